@@ -1,0 +1,1 @@
+//! Bytes of a field to a [`Value`](crate::sample::Value).

@@ -1,0 +1,156 @@
+//! Batches: the heads of some samples, and their bodies collated.
+
+use std::sync::Arc;
+
+use super::fields::Fields;
+use super::tensor::Tensor;
+use super::value::Value;
+use super::{Head, Sample};
+use crate::error::{Error, Result};
+
+/// Some samples collated.
+#[derive(Debug, Clone)]
+pub struct Batch<C> {
+    /// The heads of the samples, in order.
+    pub heads: Vec<Head>,
+    /// What their bodies were made into.
+    pub data: C,
+}
+
+impl<C> Batch<C> {
+    /// Number of samples.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.heads.len()
+    }
+
+    /// Whether it holds none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.heads.is_empty()
+    }
+}
+
+/// What carries the heads of samples: a sample or a batch. This is all that a loader wants to know of what it hands out.
+pub trait Heads {
+    /// The heads, in the order in which the samples are delivered.
+    fn heads(&self) -> &[Head];
+}
+
+impl<T> Heads for Sample<T> {
+    fn heads(&self) -> &[Head] {
+        std::slice::from_ref(&self.head)
+    }
+}
+
+impl<C> Heads for Batch<C> {
+    fn heads(&self) -> &[Head] {
+        &self.heads
+    }
+}
+
+/// Bodies that can be made into one batch.
+pub trait Collate: Sized {
+    /// What a batch of them is.
+    type Output;
+
+    /// Whether `self` may stand in one batch behind `first`.
+    ///
+    /// # Errors
+    /// What differs: a field that is missing, another shape, another type.
+    fn check(&self, first: &Self) -> Result<()>;
+
+    /// Makes one of many. All have passed [`Collate::check`] against the first.
+    ///
+    /// # Errors
+    /// If they can't be made into one all the same.
+    fn collate(bodies: Vec<Self>) -> Result<Self::Output>;
+}
+
+/// One field over a batch.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum Column {
+    /// Numbers of one shape: `[B, ...]`. Pictures become `[B, C, H, W]`.
+    Tensor(Tensor),
+    /// Text.
+    Text(Vec<String>),
+    /// Anything else.
+    Values(Vec<Value>),
+}
+
+/// The fields of a batch.
+pub type Columns = Fields<Column>;
+
+/// Kept together in a list.
+macro_rules! collate_to_list {
+    ($($t:ty),*) => {$(
+        impl Collate for $t {
+            type Output = Vec<Self>;
+
+            fn check(&self, _: &Self) -> Result<()> {
+                Ok(())
+            }
+
+            fn collate(bodies: Vec<Self>) -> Result<Self::Output> {
+                Ok(bodies)
+            }
+        }
+    )*};
+}
+
+collate_to_list!(String, bytes::Bytes, i64, u32, u64, f32, Fields<bytes::Bytes>, Arc<str>, ());
+
+
+impl Collate for Tensor {
+    type Output = Self;
+
+    fn check(&self, first: &Self) -> Result<()> {
+        if self.data.dtype() != first.data.dtype() {
+            return Err(Error::batch(format!("type {} in a batch of {}", self.data.dtype(), first.data.dtype())));
+        }
+        if self.shape != first.shape {
+            return Err(Error::batch(format!("shape {:?} in a batch of {:?}", self.shape, first.shape)));
+        }
+        Ok(())
+    }
+
+    fn collate(bodies: Vec<Self>) -> Result<Self> {
+        let first = bodies.first().ok_or_else(|| Error::batch("no samples to make a batch of"))?;
+        let mut shape = vec![bodies.len()];
+        shape.extend_from_slice(&first.shape);
+        let mut data = first.data.empty_like(first.data.len() * bodies.len());
+        for body in &bodies {
+            body.check(first)?;
+            data.append(&body.data);
+        }
+        Ok(Self { shape, data })
+    }
+}
+
+macro_rules! collate_tuple {
+    ($($name:ident $index:tt),*) => {
+        impl<$($name: Collate),*> Collate for ($($name,)*) {
+            type Output = ($($name::Output,)*);
+
+            fn check(&self, first: &Self) -> Result<()> {
+                $(self.$index.check(&first.$index)?;)*
+                Ok(())
+            }
+
+            #[allow(non_snake_case)]
+            fn collate(bodies: Vec<Self>) -> Result<Self::Output> {
+                $(let mut $name = Vec::with_capacity(bodies.len());)*
+                for body in bodies {
+                    $($name.push(body.$index);)*
+                }
+                Ok(($($name::collate($name)?,)*))
+            }
+        }
+    };
+}
+
+collate_tuple!(A 0);
+collate_tuple!(A 0, B 1);
+collate_tuple!(A 0, B 1, C 2);
+collate_tuple!(A 0, B 1, C 2, D 3);

@@ -1,0 +1,110 @@
+//! A sample is a head that travels untouched and a body that each stage replaces.
+
+pub mod batch;
+pub mod fields;
+pub mod key;
+pub mod tensor;
+pub mod value;
+
+use std::sync::Arc;
+
+pub use batch::{Batch, Collate, Column, Columns, Heads};
+pub use fields::{Fields, Name};
+pub use key::Key;
+pub use tensor::{Data, Tensor};
+pub use value::{Image, Value};
+
+use crate::error::Error;
+use crate::position::{Mark, Position};
+use crate::random::Rng;
+
+/// What all samples of one shard in one run have in common.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct Origin {
+    /// Seed of the run.
+    pub seed: u64,
+    /// Pass over the data, from 0.
+    pub epoch: u64,
+    /// Lane that reads it.
+    pub lane: u32,
+    /// Source inside the lane.
+    pub source: u16,
+    /// Place of the shard in the epoch's order.
+    pub place: u64,
+    /// Whether a tail policy gave the shard out a second time in this epoch.
+    pub repeat: bool,
+    /// The shard as a person knows it: its path, or the path below the modalities, without secrets.
+    pub shard: String,
+}
+
+/// The head of a sample: identity and place, untouched by stages that replace the body.
+#[derive(Debug, Clone)]
+pub struct Head {
+    /// The shared part of the member names.
+    pub key: Key,
+    /// Shard, lane, epoch and seed.
+    pub origin: Arc<Origin>,
+    /// Place in the order, floor and virtual time.
+    pub mark: Mark,
+}
+
+impl Head {
+    /// The sample's identity in the run.
+    #[must_use]
+    pub fn position(&self) -> Position {
+        let Origin { epoch, lane, source, place, .. } = *self.origin;
+        Position { epoch, lane, source, place, ordinal: self.mark.ordinal, index: self.mark.index }
+    }
+
+    /// The sample's own generator at the stage numbered `stage`. The same sample never gets another one in the same epoch.
+    #[must_use]
+    pub fn rng(&self, stage: u16) -> Rng {
+        Rng::keyed(&self.words(stage))
+    }
+
+    /// What a random choice for this sample at a stage is keyed by: seed, stage, epoch, lane, source, ordinal.
+    #[must_use]
+    pub fn words(&self, stage: u16) -> [u64; 6] {
+        let o = &self.origin;
+        [o.seed, u64::from(stage), o.epoch, u64::from(o.lane), u64::from(o.source), self.mark.ordinal]
+    }
+
+    /// Adds shard, key and position to an error about this sample.
+    #[must_use]
+    pub fn explain(&self, error: Error) -> Error {
+        error.in_shard(self.origin.shard.as_str()).of_key(self.key.to_string()).settling(self.position(), self.mark)
+    }
+}
+
+/// One sample: [`Head`] and body.
+#[derive(Debug, Clone)]
+pub struct Sample<T> {
+    /// Identity and place.
+    pub head: Head,
+    /// What the stages have made of it so far.
+    pub body: T,
+}
+
+impl<T> Sample<T> {
+    /// The shared part of the member names.
+    #[must_use]
+    pub fn key(&self) -> &Key {
+        &self.head.key
+    }
+
+    /// Replaces the body.
+    pub fn map<U>(self, f: impl FnOnce(T) -> U) -> Sample<U> {
+        Sample { head: self.head, body: f(self.body) }
+    }
+
+    /// Replaces the body, or says why that can't be done, naming the sample.
+    ///
+    /// # Errors
+    /// What `f` returns, with shard, key and position added.
+    pub fn try_map<U>(self, f: impl FnOnce(T) -> Result<U, Error>) -> Result<Sample<U>, Error> {
+        match f(self.body) {
+            Ok(body) => Ok(Sample { head: self.head, body }),
+            Err(error) => Err(self.head.explain(error)),
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! A contiguous typed array in C order.
+
+/// Elements of a [`Tensor`], in C order (last axis fastest).
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+#[allow(missing_docs)]
+pub enum Data {
+    Bool(Vec<bool>),
+    U8(Vec<u8>),
+    I8(Vec<i8>),
+    U16(Vec<u16>),
+    I16(Vec<i16>),
+    U32(Vec<u32>),
+    I32(Vec<i32>),
+    U64(Vec<u64>),
+    I64(Vec<i64>),
+    F16(Vec<half::f16>),
+    BF16(Vec<half::bf16>),
+    F32(Vec<f32>),
+    F64(Vec<f64>),
+}
+
+macro_rules! for_each_data {
+    ($self:expr, $v:ident => $body:expr) => {
+        match $self {
+            Data::Bool($v) => $body,
+            Data::U8($v) => $body,
+            Data::I8($v) => $body,
+            Data::U16($v) => $body,
+            Data::I16($v) => $body,
+            Data::U32($v) => $body,
+            Data::I32($v) => $body,
+            Data::U64($v) => $body,
+            Data::I64($v) => $body,
+            Data::F16($v) => $body,
+            Data::BF16($v) => $body,
+            Data::F32($v) => $body,
+            Data::F64($v) => $body,
+        }
+    };
+}
+
+impl Data {
+    /// Number of elements.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        for_each_data!(self, v => v.len())
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The type of the elements as numpy abbreviates it: `u1`, `i8`, `f4`, `b1` …; `bf16` for bfloat16.
+    #[must_use]
+    pub fn dtype(&self) -> &'static str {
+        match self {
+            Self::Bool(_) => "b1",
+            Self::U8(_) => "u1",
+            Self::I8(_) => "i1",
+            Self::U16(_) => "u2",
+            Self::I16(_) => "i2",
+            Self::U32(_) => "u4",
+            Self::I32(_) => "i4",
+            Self::U64(_) => "u8",
+            Self::I64(_) => "i8",
+            Self::F16(_) => "f2",
+            Self::BF16(_) => "bf16",
+            Self::F32(_) => "f4",
+            Self::F64(_) => "f8",
+        }
+    }
+
+    /// The elements as bytes in the machine's order.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        match self {
+            Self::Bool(v) => bytemuck::cast_slice(v),
+            Self::U8(v) => v,
+            Self::I8(v) => bytemuck::cast_slice(v),
+            Self::U16(v) => bytemuck::cast_slice(v),
+            Self::I16(v) => bytemuck::cast_slice(v),
+            Self::U32(v) => bytemuck::cast_slice(v),
+            Self::I32(v) => bytemuck::cast_slice(v),
+            Self::U64(v) => bytemuck::cast_slice(v),
+            Self::I64(v) => bytemuck::cast_slice(v),
+            Self::F16(v) => bytemuck::cast_slice(v),
+            Self::BF16(v) => bytemuck::cast_slice(v),
+            Self::F32(v) => bytemuck::cast_slice(v),
+            Self::F64(v) => bytemuck::cast_slice(v),
+        }
+    }
+
+    /// Appends the elements of another array of the same type; false if the types differ.
+    pub fn append(&mut self, other: &Self) -> bool {
+        macro_rules! arms {
+            ($($variant:ident)*) => {
+                match (self, other) {
+                    $((Self::$variant(a), Self::$variant(b)) => a.extend_from_slice(b),)*
+                    _ => return false,
+                }
+            };
+        }
+        arms!(Bool U8 I8 U16 I16 U32 I32 U64 I64 F16 BF16 F32 F64);
+        true
+    }
+
+    /// An empty array of the same type with room for `n` elements.
+    #[must_use]
+    pub fn empty_like(&self, n: usize) -> Self {
+        macro_rules! arms {
+            ($($variant:ident)*) => {
+                match self {
+                    $(Self::$variant(_) => Self::$variant(Vec::with_capacity(n)),)*
+                }
+            };
+        }
+        arms!(Bool U8 I8 U16 I16 U32 I32 U64 I64 F16 BF16 F32 F64)
+    }
+}
+
+/// A contiguous typed array in C order.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Tensor {
+    /// Length of each axis; empty for a scalar.
+    pub shape: Vec<usize>,
+    /// The elements; as many as the product of the shape.
+    pub data: Data,
+}
+
+impl Tensor {
+    /// A tensor, if the number of elements fits the shape.
+    #[must_use]
+    pub fn new(shape: Vec<usize>, data: Data) -> Option<Self> {
+        let n = shape.iter().try_fold(1usize, |n, &axis| n.checked_mul(axis))?;
+        (n == data.len()).then_some(Self { shape, data })
+    }
+}

@@ -1,0 +1,1 @@
+//! What exists: manifests, data sets, shards, and who reads which.

@@ -1,0 +1,1 @@
+//! The combinators: one file each, named as in the chain.

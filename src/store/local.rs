@@ -1,0 +1,137 @@
+//! Files.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::Path;
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use futures::{FutureExt, StreamExt};
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+
+use super::{ByteRange, ByteStream, Meta, Store};
+use crate::error::{Error, Result};
+
+/// Size of one read.
+const CHUNK: usize = 1 << 20;
+/// Chunks that wait for the parser.
+const AHEAD: usize = 2;
+
+/// Files by path, relative to the current directory unless absolute. Read in chunks of 1 MiB on a blocking thread, two chunks
+/// ahead of whoever polls.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Local;
+
+fn failed(path: &str, error: io::Error) -> Error {
+    Error::store("").with_source(error).in_shard(path)
+}
+
+fn meta(path: &str, found: &std::fs::Metadata) -> Meta {
+    Meta { path: path.to_owned(), size: Some(found.len()), etag: None, modified: found.modified().ok() }
+}
+
+async fn blocking<T: Send + 'static>(f: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    match tokio::task::spawn_blocking(f).await {
+        Ok(result) => result,
+        Err(join) if join.is_panic() => std::panic::resume_unwind(join.into_panic()),
+        Err(_) => Err(Error::task("the runtime is shutting down")),
+    }
+}
+
+/// Reads the file and sends its chunks until it ends or nobody listens.
+fn pump(path: &str, range: ByteRange, sender: &mpsc::Sender<Result<Bytes>>) -> io::Result<()> {
+    let mut file = File::open(path)?;
+    if file.metadata()?.is_dir() {
+        return Err(io::Error::new(io::ErrorKind::IsADirectory, "is a directory, not a shard"));
+    }
+    if range.start > 0 {
+        file.seek(SeekFrom::Start(range.start))?;
+    }
+    let mut left = range.end.map_or(u64::MAX, |end| end.saturating_sub(range.start));
+    while left > 0 {
+        let want = CHUNK.min(usize::try_from(left).unwrap_or(CHUNK));
+        let mut chunk = Vec::with_capacity(want);
+        let read = (&mut file).take(want as u64).read_to_end(&mut chunk)?;
+        if read == 0 {
+            break;
+        }
+        left -= read as u64;
+        if sender.blocking_send(Ok(chunk.into())).is_err() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+impl Store for Local {
+    fn read(&self, path: &str, range: ByteRange) -> ByteStream {
+        let path = path.to_owned();
+        let open = async move {
+            let (sender, receiver) = mpsc::channel(AHEAD);
+            tokio::task::spawn_blocking(move || {
+                if let Err(error) = pump(&path, range, &sender) {
+                    // Nobody listens any more: nobody to tell.
+                    let _ = sender.blocking_send(Err(failed(&path, error)));
+                }
+            });
+            ReceiverStream::new(receiver)
+        };
+        open.into_stream().flatten().boxed()
+    }
+
+    fn head<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Result<Meta>> {
+        let owned = path.to_owned();
+        blocking(move || std::fs::metadata(&owned).map(|found| meta(&owned, &found)).map_err(|e| failed(&owned, e))).boxed()
+    }
+
+    fn list<'a>(&'a self, prefix: &'a str) -> BoxFuture<'a, Result<Vec<Meta>>> {
+        let root = prefix.to_owned();
+        blocking(move || {
+            let mut found = Vec::new();
+            walk(Path::new(&root), &mut found).map_err(|e| failed(&root, e))?;
+            found.sort_by(|a: &Meta, b: &Meta| a.path.cmp(&b.path));
+            Ok(found)
+        })
+        .boxed()
+    }
+
+    fn put<'a>(&'a self, path: &'a str, bytes: Bytes) -> BoxFuture<'a, Result<()>> {
+        let path = path.to_owned();
+        blocking(move || write_atomically(Path::new(&path), &bytes).map_err(|e| failed(&path, e))).boxed()
+    }
+}
+
+fn walk(folder: &Path, found: &mut Vec<Meta>) -> io::Result<()> {
+    for entry in std::fs::read_dir(folder)? {
+        let path = entry?.path();
+        let metadata = std::fs::metadata(&path)?;
+        if metadata.is_dir() {
+            walk(&path, found)?;
+        } else {
+            found.push(meta(&path.to_string_lossy(), &metadata));
+        }
+    }
+    Ok(())
+}
+
+/// Writes to a temporary name beside the target, syncs, and renames: a reader sees the old file or the new one, whole.
+///
+/// # Errors
+/// Of the file system; the temporary file is removed.
+pub fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    std::fs::create_dir_all(folder)?;
+    let mut name = std::ffi::OsString::from(".");
+    name.push(path.file_name().unwrap_or_default());
+    name.push(format!(".{}.tmp", std::process::id()));
+    let temporary = folder.join(name);
+    let written = File::create(&temporary)
+        .and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()))
+        .and_then(|()| std::fs::rename(&temporary, path))
+        .and_then(|()| File::open(folder)?.sync_all());
+    if written.is_err() {
+        let _ = std::fs::remove_file(&temporary);
+    }
+    written
+}

@@ -1,0 +1,102 @@
+//! Where bytes come from: [`Store`], implemented for files, memory and object stores.
+
+pub mod local;
+pub mod memory;
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use bytes::Bytes;
+use futures::Stream;
+use futures::future::BoxFuture;
+
+pub use local::Local;
+pub use memory::Memory;
+
+use crate::error::Result;
+
+/// The bytes of an object from a place on, in chunks of any size, none of them empty. Ends after the last byte of the range; an
+/// `Err` is the last item. Work runs ahead in tasks that end when the stream is dropped.
+pub type ByteStream = Pin<Box<dyn Stream<Item = Result<Bytes>> + Send>>;
+
+/// Which bytes of an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ByteRange {
+    /// First byte.
+    pub start: u64,
+    /// One past the last byte; `None` reads to the end.
+    pub end: Option<u64>,
+}
+
+impl ByteRange {
+    /// The whole object.
+    pub const ALL: Self = Self { start: 0, end: None };
+}
+
+/// What is known of an object without reading it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Meta {
+    /// Path, as [`Store::read`] takes it.
+    pub path: String,
+    /// Size in bytes, where it is known.
+    pub size: Option<u64>,
+    /// Version of the contents, where the store has such a thing.
+    pub etag: Option<String>,
+    /// Time of the last change.
+    pub modified: Option<SystemTime>,
+}
+
+/// Where bytes come from. Small on purpose: wrappers (retry, limit, cache, parallel ranges) are stores too.
+///
+/// A path is what the manifest says, joined below the data set's root; each store documents its form.
+pub trait Store: fmt::Debug + Send + Sync + 'static {
+    /// The bytes of an object. Nothing is opened before the stream is polled; if it can't be opened, that is the first item.
+    fn read(&self, path: &str, range: ByteRange) -> ByteStream;
+
+    /// Size, version and time of change.
+    fn head<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Result<Meta>>;
+
+    /// All objects below a prefix (a folder), recursively, sorted by path.
+    fn list<'a>(&'a self, prefix: &'a str) -> BoxFuture<'a, Result<Vec<Meta>>>;
+
+    /// Writes a whole object so that nobody ever sees a part of it.
+    fn put<'a>(&'a self, path: &'a str, bytes: Bytes) -> BoxFuture<'a, Result<()>>;
+}
+
+/// Reads a whole object into memory. For small things: manifests, indexes.
+///
+/// # Errors
+/// As [`Store::read`]; or if the object has more than `limit` bytes.
+pub async fn read_all(store: &dyn Store, path: &str, limit: u64) -> Result<Bytes> {
+    use futures::StreamExt;
+
+    let mut stream = store.read(path, ByteRange::ALL);
+    let mut all = bytes::BytesMut::new();
+    while let Some(chunk) = stream.next().await {
+        all.extend_from_slice(&chunk?);
+        if all.len() as u64 > limit {
+            return Err(crate::Error::store(format!("more than the {limit} bytes allowed")).in_shard(path));
+        }
+    }
+    Ok(all.freeze())
+}
+
+impl<S: Store + ?Sized> Store for Arc<S> {
+    fn read(&self, path: &str, range: ByteRange) -> ByteStream {
+        (**self).read(path, range)
+    }
+
+    fn head<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Result<Meta>> {
+        (**self).head(path)
+    }
+
+    fn list<'a>(&'a self, prefix: &'a str) -> BoxFuture<'a, Result<Vec<Meta>>> {
+        (**self).list(prefix)
+    }
+
+    fn put<'a>(&'a self, path: &'a str, bytes: Bytes) -> BoxFuture<'a, Result<()>> {
+        (**self).put(path, bytes)
+    }
+}
