@@ -113,7 +113,14 @@ impl Error {
     }
 
     fn new(kind: Kind, scope: Scope, message: Cow<'static, str>) -> Self {
-        Self(Box::new(Inner { kind, message, place: Place::default(), scope, transient: false, source: None }))
+        Self(Box::new(Inner {
+            kind,
+            message,
+            place: Place::default(),
+            scope,
+            transient: false,
+            source: None,
+        }))
     }
 
     /// Adds the cause.
@@ -307,10 +314,16 @@ impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut words = Vec::new();
         words.extend(self.field.as_ref().map(|field| format!("field {field}")));
-        words.extend(self.key.as_ref().map(|key| if words.is_empty() { format!("sample {key}") } else { format!("of sample {key}") }));
+        words.extend(self.key.as_ref().map(|key| {
+            if words.is_empty() { format!("sample {key}") } else { format!("of sample {key}") }
+        }));
         words.extend(self.member.as_ref().map(|member| format!("member {member}")));
         words.extend(self.modality.as_ref().map(|modality| format!("modality {modality}")));
-        words.extend(self.shard.as_ref().map(|shard| if words.is_empty() { shard.clone() } else { format!("in {shard}") }));
+        words.extend(
+            self.shard
+                .as_ref()
+                .map(|shard| if words.is_empty() { shard.clone() } else { format!("in {shard}") }),
+        );
         words.extend(self.offset.map(|offset| format!("at byte {offset}")));
         f.write_str(&words.join(" "))
     }

@@ -21,7 +21,9 @@ const fn mix(mut z: u64) -> u64 {
 /// ```
 #[must_use]
 pub fn hash(words: &[u64]) -> u64 {
-    words.iter().fold(GOLDEN, |h, &word| mix(h.wrapping_mul(5).wrapping_add(GOLDEN) ^ mix(word.wrapping_add(GOLDEN))))
+    words.iter().fold(GOLDEN, |h, &word| {
+        mix(h.wrapping_mul(5).wrapping_add(GOLDEN) ^ mix(word.wrapping_add(GOLDEN)))
+    })
 }
 
 /// Hashes bytes into a word: for names (of stages, of data sets).
@@ -230,7 +232,9 @@ mod tests {
 
     #[test]
     fn minus_ln_is_right() {
-        for (hash, want) in [(u64::MAX, 0.0), (1 << 63, 0.693_147_18), (1 << 60, 2.772_588_7), (0, 44.361_419)] {
+        for (hash, want) in
+            [(u64::MAX, 0.0), (1 << 63, 0.693_147_18), (1 << 60, 2.772_588_7), (0, 44.361_419)]
+        {
             let got = minus_ln(hash) as f64 / 4_294_967_296.0;
             assert!((got - want).abs() < 1e-5, "{hash}: {got} {want}");
         }

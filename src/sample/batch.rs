@@ -101,16 +101,22 @@ macro_rules! collate_to_list {
 
 collate_to_list!(String, bytes::Bytes, i64, u32, u64, f32, Fields<bytes::Bytes>, Arc<str>, ());
 
-
 impl Collate for Tensor {
     type Output = Self;
 
     fn check(&self, first: &Self) -> Result<()> {
         if self.data.dtype() != first.data.dtype() {
-            return Err(Error::batch(format!("type {} in a batch of {}", self.data.dtype(), first.data.dtype())));
+            return Err(Error::batch(format!(
+                "type {} in a batch of {}",
+                self.data.dtype(),
+                first.data.dtype()
+            )));
         }
         if self.shape != first.shape {
-            return Err(Error::batch(format!("shape {:?} in a batch of {:?}", self.shape, first.shape)));
+            return Err(Error::batch(format!(
+                "shape {:?} in a batch of {:?}",
+                self.shape, first.shape
+            )));
         }
         Ok(())
     }

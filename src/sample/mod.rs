@@ -66,13 +66,23 @@ impl Head {
     #[must_use]
     pub fn words(&self, stage: u16) -> [u64; 6] {
         let o = &self.origin;
-        [o.seed, u64::from(stage), o.epoch, u64::from(o.lane), u64::from(o.source), self.mark.ordinal]
+        [
+            o.seed,
+            u64::from(stage),
+            o.epoch,
+            u64::from(o.lane),
+            u64::from(o.source),
+            self.mark.ordinal,
+        ]
     }
 
     /// Adds shard, key and position to an error about this sample.
     #[must_use]
     pub fn explain(&self, error: Error) -> Error {
-        error.in_shard(self.origin.shard.as_str()).of_key(self.key.to_string()).settling(self.position(), self.mark)
+        error
+            .in_shard(self.origin.shard.as_str())
+            .of_key(self.key.to_string())
+            .settling(self.position(), self.mark)
     }
 }
 

@@ -1,8 +1,10 @@
 //! Files.
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
@@ -28,7 +30,12 @@ fn failed(path: &str, error: io::Error) -> Error {
 }
 
 fn meta(path: &str, found: &std::fs::Metadata) -> Meta {
-    Meta { path: path.to_owned(), size: Some(found.len()), etag: None, modified: found.modified().ok() }
+    Meta {
+        path: path.to_owned(),
+        size: Some(found.len()),
+        etag: None,
+        modified: found.modified().ok(),
+    }
 }
 
 async fn blocking<T: Send + 'static>(f: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
@@ -44,6 +51,9 @@ fn pump(path: &str, range: ByteRange, sender: &mpsc::Sender<Result<Bytes>>) -> i
     let mut file = File::open(path)?;
     if file.metadata()?.is_dir() {
         return Err(io::Error::new(io::ErrorKind::IsADirectory, "is a directory, not a shard"));
+    }
+    if range.start > i64::MAX as u64 {
+        return Ok(()); // Past the end of any file, and more than a seek can say.
     }
     if range.start > 0 {
         file.seek(SeekFrom::Start(range.start))?;
@@ -82,14 +92,20 @@ impl Store for Local {
 
     fn head<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Result<Meta>> {
         let owned = path.to_owned();
-        blocking(move || std::fs::metadata(&owned).map(|found| meta(&owned, &found)).map_err(|e| failed(&owned, e))).boxed()
+        blocking(move || {
+            std::fs::metadata(&owned)
+                .map(|found| meta(&owned, &found))
+                .map_err(|e| failed(&owned, e))
+        })
+        .boxed()
     }
 
     fn list<'a>(&'a self, prefix: &'a str) -> BoxFuture<'a, Result<Vec<Meta>>> {
         let root = prefix.to_owned();
         blocking(move || {
             let mut found = Vec::new();
-            walk(Path::new(&root), &mut found).map_err(|e| failed(&root, e))?;
+            walk(Path::new(&root), &mut HashSet::new(), &mut found)
+                .map_err(|e| failed(&root, e))?;
             found.sort_by(|a: &Meta, b: &Meta| a.path.cmp(&b.path));
             Ok(found)
         })
@@ -98,18 +114,36 @@ impl Store for Local {
 
     fn put<'a>(&'a self, path: &'a str, bytes: Bytes) -> BoxFuture<'a, Result<()>> {
         let path = path.to_owned();
-        blocking(move || write_atomically(Path::new(&path), &bytes).map_err(|e| failed(&path, e))).boxed()
+        blocking(move || write_atomically(Path::new(&path), &bytes).map_err(|e| failed(&path, e)))
+            .boxed()
     }
 }
 
-fn walk(folder: &Path, found: &mut Vec<Meta>) -> io::Result<()> {
-    for entry in std::fs::read_dir(folder)? {
+/// Collects the files below a folder. A link that leads nowhere is listed: whoever reads it gets an error with its name. A
+/// folder reached twice through links is walked once.
+fn walk(folder: &Path, seen: &mut HashSet<PathBuf>, found: &mut Vec<Meta>) -> io::Result<()> {
+    let entries = match std::fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        entries => entries?,
+    };
+    if !seen.insert(std::fs::canonicalize(folder)?) {
+        return Ok(());
+    }
+    for entry in entries {
         let path = entry?.path();
-        let metadata = std::fs::metadata(&path)?;
-        if metadata.is_dir() {
-            walk(&path, found)?;
-        } else {
-            found.push(meta(&path.to_string_lossy(), &metadata));
+        let Some(name) = path.to_str() else {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                format!("{} is not UTF-8", path.display()),
+            ));
+        };
+        match std::fs::metadata(&path) {
+            Ok(metadata) if metadata.is_dir() => walk(&path, seen, found)?,
+            Ok(metadata) => found.push(meta(name, &metadata)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                found.push(Meta { path: name.to_owned(), size: None, etag: None, modified: None });
+            }
+            Err(error) => return Err(error),
         }
     }
     Ok(())
@@ -120,12 +154,15 @@ fn walk(folder: &Path, found: &mut Vec<Meta>) -> io::Result<()> {
 /// # Errors
 /// Of the file system; the temporary file is removed.
 pub fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
     let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     std::fs::create_dir_all(folder)?;
-    let mut name = std::ffi::OsString::from(".");
-    name.push(path.file_name().unwrap_or_default());
-    name.push(format!(".{}.tmp", std::process::id()));
-    let temporary = folder.join(name);
+    // Two writers of one path, in one process or two, have two temporary names.
+    let temporary = folder.join(format!(
+        ".{}-{}.tmp",
+        std::process::id(),
+        COUNT.fetch_add(1, Ordering::Relaxed)
+    ));
     let written = File::create(&temporary)
         .and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()))
         .and_then(|()| std::fs::rename(&temporary, path))

@@ -24,7 +24,20 @@ use crate::error::{Error, Result};
 /// ```
 #[derive(Debug, Clone, Default)]
 pub struct Memory {
-    objects: Arc<RwLock<BTreeMap<String, Bytes>>>,
+    objects: Arc<RwLock<Objects>>,
+}
+
+#[derive(Debug, Default)]
+struct Objects {
+    by_path: BTreeMap<String, Object>,
+    /// Grows with each change: the version of what is set next.
+    version: u64,
+}
+
+#[derive(Debug, Clone)]
+struct Object {
+    bytes: Bytes,
+    version: u64,
 }
 
 impl Memory {
@@ -36,46 +49,63 @@ impl Memory {
 
     /// Sets an object.
     pub fn insert(&self, path: impl Into<String>, bytes: impl Into<Bytes>) {
-        self.objects.write().unwrap_or_else(PoisonError::into_inner).insert(path.into(), bytes.into());
+        let mut objects = self.objects.write().unwrap_or_else(PoisonError::into_inner);
+        objects.version += 1;
+        let object = Object { bytes: bytes.into(), version: objects.version };
+        objects.by_path.insert(path.into(), object);
     }
 
     /// An object's bytes.
     #[must_use]
     pub fn get(&self, path: &str) -> Option<Bytes> {
-        self.objects.read().unwrap_or_else(PoisonError::into_inner).get(path).cloned()
+        self.find(path).ok().map(|object| object.bytes)
     }
 
-    fn find(&self, path: &str) -> Result<Bytes> {
-        self.get(path).ok_or_else(|| Error::store("no such object").in_shard(path))
+    fn find(&self, path: &str) -> Result<Object> {
+        let objects = self.objects.read().unwrap_or_else(PoisonError::into_inner);
+        objects
+            .by_path
+            .get(path)
+            .cloned()
+            .ok_or_else(|| Error::store("no such object").in_shard(path))
     }
 }
 
-fn meta(path: &str, bytes: &Bytes) -> Meta {
-    Meta { path: path.to_owned(), size: Some(bytes.len() as u64), etag: None, modified: None }
+fn meta(path: &str, object: &Object) -> Meta {
+    let etag = Some(format!("\"{}\"", object.version));
+    Meta { path: path.to_owned(), size: Some(object.bytes.len() as u64), etag, modified: None }
 }
 
 impl Store for Memory {
     fn read(&self, path: &str, range: ByteRange) -> ByteStream {
-        let bytes = self.find(path).map(|bytes| {
-            let len = bytes.len() as u64;
-            let end = range.end.unwrap_or(len).min(len);
-            let start = range.start.min(end);
-            // Both are at most the length, which is a usize.
-            bytes.slice(start as usize..end as usize)
-        });
-        futures::stream::iter([bytes]).filter(|item| std::future::ready(!matches!(item, Ok(b) if b.is_empty()))).boxed()
+        let (store, path) = (self.clone(), path.to_owned());
+        let open = async move {
+            let bytes = store.find(&path).map(|Object { bytes, .. }| {
+                let len = bytes.len() as u64;
+                let end = range.end.unwrap_or(len).min(len);
+                let start = range.start.min(end);
+                // Both are at most the length, which is a usize.
+                bytes.slice(start as usize..end as usize)
+            });
+            futures::stream::iter(
+                (!matches!(&bytes, Ok(bytes) if bytes.is_empty())).then_some(bytes),
+            )
+        };
+        open.into_stream().flatten().boxed()
     }
 
     fn head<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Result<Meta>> {
-        std::future::ready(self.find(path).map(|bytes| meta(path, &bytes))).boxed()
+        std::future::ready(self.find(path).map(|object| meta(path, &object))).boxed()
     }
 
     fn list<'a>(&'a self, prefix: &'a str) -> BoxFuture<'a, Result<Vec<Meta>>> {
         let objects = self.objects.read().unwrap_or_else(PoisonError::into_inner);
         let below = prefix.trim_end_matches('/');
-        let inside = |path: &str| below.is_empty() || path.strip_prefix(below).is_some_and(|rest| rest.starts_with('/'));
-        let found = objects.iter().filter(|(path, _)| inside(path)).map(|(path, bytes)| meta(path, bytes)).collect();
-        std::future::ready(Ok(found)).boxed()
+        let inside = |path: &str| {
+            below.is_empty() || path.strip_prefix(below).is_some_and(|rest| rest.starts_with('/'))
+        };
+        let found = objects.by_path.iter().filter(|(path, _)| inside(path));
+        std::future::ready(Ok(found.map(|(path, object)| meta(path, object)).collect())).boxed()
     }
 
     fn put<'a>(&'a self, path: &'a str, bytes: Bytes) -> BoxFuture<'a, Result<()>> {

@@ -1,7 +1,10 @@
 //! Where bytes come from: [`Store`], implemented for files, memory and object stores.
 
 pub mod local;
+mod location;
 pub mod memory;
+mod quantity;
+mod router;
 
 use std::fmt;
 use std::pin::Pin;
@@ -13,7 +16,10 @@ use futures::Stream;
 use futures::future::BoxFuture;
 
 pub use local::Local;
+pub use location::{Location, Provider, redact};
 pub use memory::Memory;
+pub use quantity::{parse_duration, parse_size};
+pub use router::{StoreOptions, Stores};
 
 use crate::error::Result;
 
@@ -58,7 +64,7 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// Size, version and time of change.
     fn head<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Result<Meta>>;
 
-    /// All objects below a prefix (a folder), recursively, sorted by path.
+    /// All objects below a prefix (a folder), recursively, sorted by path. None, if there is no such folder.
     fn list<'a>(&'a self, prefix: &'a str) -> BoxFuture<'a, Result<Vec<Meta>>>;
 
     /// Writes a whole object so that nobody ever sees a part of it.
@@ -77,7 +83,9 @@ pub async fn read_all(store: &dyn Store, path: &str, limit: u64) -> Result<Bytes
     while let Some(chunk) = stream.next().await {
         all.extend_from_slice(&chunk?);
         if all.len() as u64 > limit {
-            return Err(crate::Error::store(format!("more than the {limit} bytes allowed")).in_shard(path));
+            return Err(
+                crate::Error::store(format!("more than the {limit} bytes allowed")).in_shard(path)
+            );
         }
     }
     Ok(all.freeze())
