@@ -67,3 +67,132 @@ pub fn split(name: &[u8]) -> Option<(&[u8], &[u8])> {
     let dot = start + name[start..].iter().position(|&b| b == b'.')?;
     (dot > start).then(|| (&name[..dot], &name[dot + 1..]))
 }
+
+/// Whether a member belongs to a sample at all. Not data: names without an extension ([`split`] finds nothing: README, `._photo.jpg`,
+/// `.DS_Store`), what macOS packs below `__MACOSX/`, and the WebDataset format's own notes (`__meta__`, `__meta__/info.json`).
+///
+/// ```
+/// use shardstream::sample::key::is_data;
+/// assert!(is_data(b"dir/id_0.jpg"));
+/// assert!(!is_data(b"dir/._id_0.jpg"));
+/// assert!(!is_data(b"__MACOSX/id_0.jpg"));
+/// assert!(!is_data(b"__meta__/info.json"));
+/// ```
+#[must_use]
+pub fn is_data(name: &[u8]) -> bool {
+    let below = name.strip_prefix(b"./").unwrap_or(name);
+    let first = below.split(|&b| b == b'/').next().unwrap_or_default();
+    let is_note = first.len() >= 4 && first.starts_with(b"__") && first.ends_with(b"__");
+    !is_note && first != b"__MACOSX" && split(name).is_some()
+}
+
+/// A member's name as the loader PiD renames it: everything in front of the last dot, with dashes in place of its other dots, then
+/// the modality (with `_` for `/`), then the extension. `None` for a name without any dot, which has no key.
+///
+/// Two names of one modality may become one (`a.b.jpg` and `a-b.jpg`): the caller compares [`pid_stem`] where keys are equal.
+///
+/// ```
+/// use shardstream::sample::key::pid_rename;
+/// assert_eq!(pid_rename(b"x.v1.0.jpg", "image").as_deref(), Some(&b"x-v1-0.image.jpg"[..]));
+/// assert_eq!(pid_rename(b"Z.JPG", "Img/HD").as_deref(), Some(&b"Z.Img_HD.JPG"[..]));
+/// ```
+#[must_use]
+pub fn pid_rename(name: &[u8], modality: &str) -> Option<Vec<u8>> {
+    let stem = pid_stem(name)?;
+    let mut renamed = Vec::with_capacity(name.len() + modality.len() + 1);
+    renamed.extend(stem.iter().map(|&b| if b == b'.' { b'-' } else { b }));
+    renamed.push(b'.');
+    renamed.extend(modality.bytes().map(|b| if b == b'/' { b'_' } else { b }));
+    renamed.extend_from_slice(&name[stem.len()..]);
+    Some(renamed)
+}
+
+/// What [`pid_rename`] makes the key of: everything in front of the last dot.
+#[must_use]
+pub fn pid_stem(name: &[u8]) -> Option<&[u8]> {
+    name.iter().rposition(|&b| b == b'.').map(|dot| &name[..dot])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_first_dot_of_the_last_part_splits() {
+        for (name, key, field) in [
+            ("v1.0/set.a/id_0.jpg", "v1.0/set.a/id_0", "jpg"),
+            ("id_0.left.seg.png", "id_0", "left.seg.png"),
+            ("./id_0.jpg", "./id_0", "jpg"),
+            ("id_0..jpg", "id_0", ".jpg"),
+            ("id_1.", "id_1", ""),
+            ("d../.x/id_4.jpg", "d../.x/id_4", "jpg"),
+            ("a//id_3.jpg", "a//id_3", "jpg"),
+            ("/data/id_0.jpg", "/data/id_0", "jpg"),
+        ] {
+            assert_eq!(split(name.as_bytes()), Some((key.as_bytes(), field.as_bytes())), "{name}");
+            assert!(is_data(name.as_bytes()), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_data() {
+        for name in [
+            "",
+            ".",
+            "..",
+            "/",
+            "a/",
+            "README",
+            "a.b/README",
+            ".hidden",
+            "dir/._x.jpg",
+            "._x.jpg",
+            "dir/.DS_Store",
+            "__meta__",
+            "__meta__/a.json",
+            "__a.b__",
+            "./__meta__/a.json",
+            "__MACOSX/a.jpg",
+            "./__MACOSX/d/a.jpg",
+            "____/a.b",
+        ] {
+            assert!(!is_data(name.as_bytes()), "{name}");
+        }
+        for name in [
+            "__key__.jpg",
+            "__/a.jpg",
+            "___/a.jpg",
+            "dir/__meta__/a.json",
+            "__MACOSX2/a.jpg",
+            "_.b",
+            "__a__b/c.d",
+        ] {
+            assert!(is_data(name.as_bytes()), "{name}");
+        }
+    }
+
+    #[test]
+    fn pid_renames() {
+        for (name, modality, renamed) in [
+            ("x.jpg", "image", Some("x.image.jpg")),
+            ("x.v1.0.jpg", "image", Some("x-v1-0.image.jpg")),
+            ("dir.v1/y.jpg", "image", Some("dir-v1/y.image.jpg")),
+            ("Z.JPG", "Img/HD", Some("Z.Img_HD.JPG")),
+            (".jpg", "image", Some(".image.jpg")),
+            ("x.", "image", Some("x.image.")),
+            ("README", "image", None),
+            ("", "image", None),
+        ] {
+            let got = pid_rename(name.as_bytes(), modality);
+            assert_eq!(got.as_deref(), renamed.map(str::as_bytes), "{name}");
+        }
+        assert_eq!(pid_rename(b"\xe9.a.jpg", "m").as_deref(), Some(&b"\xe9-a.m.jpg"[..]));
+    }
+
+    #[test]
+    fn pid_collisions_show_in_the_stems() {
+        let (a, b) = (&b"a.b.jpg"[..], &b"a-b.jpg"[..]);
+        assert_eq!(pid_rename(a, "m"), pid_rename(b, "m"));
+        assert_ne!(pid_stem(a), pid_stem(b));
+    }
+}

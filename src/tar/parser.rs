@@ -1,31 +1,95 @@
-//! The tar parser (a first sketch of its interface).
+//! The walk through an archive.
 
-use std::collections::VecDeque;
+use std::borrow::Cow;
 
 use bytes::Bytes;
 
-use super::Step;
-use crate::error::Result;
+use super::header::{self, BLOCK, Header, Kind, padded};
+use super::input::Input;
+use super::pax::Extended;
+use super::{Member, Step, Warning, display, sniff};
+use crate::error::{Error, Result};
+
+/// The longest body of an extended header: names and attributes, far more than a file system allows.
+const MAX_EXTENDED: u64 = 1 << 20;
+/// The longest member unless [`Parser::max_member`] says otherwise.
+const MAX_MEMBER: u64 = 2 << 30;
+const ORPHANED: &str = "the archive ends behind an extended header, whose member is missing";
 
 /// Walks an archive: push chunks, take members.
 ///
-/// After an `Err` the archive is given up: `next` returns the end.
-#[derive(Debug, Default)]
+/// Reads V7, ustar, GNU and PAX archives. Holds the chunks of one member, and for a moment the member itself; a member that states more
+/// bytes than [`max_member`](Self::max_member) is refused before anything is held.
+///
+/// After an `Err` the archive is given up: `next` returns the end, unless [`resync`](Self::resync) was called.
+#[derive(Debug)]
 pub struct Parser {
-    chunks: VecDeque<Bytes>,
+    input: Input,
     finished: bool,
+    state: State,
+    max_member: u64,
+    /// From global headers.
+    global: Extended,
+    /// From the extended headers in front of the next member.
+    extended: Extended,
+    /// Where the first of them begins.
+    first_header: Option<u64>,
+    /// Whether the last header was looked for behind a broken place.
+    gap: bool,
+}
+
+#[derive(Debug, Clone)]
+enum State {
+    /// A header is due.
+    Header,
+    /// The body of an extended header is due.
+    Extended { kind: Kind, size: usize },
+    /// The body of a member is due.
+    Member { name: Bytes, size: usize, header_offset: u64 },
+    /// A header has stated a size, but perhaps no bytes follow.
+    Doubtful { size: u64 },
+    /// Bytes that nobody wants; the last `padding` of them may be missing at the end of the archive.
+    Skip { left: u64, padding: u64 },
+    /// Behind the end mark. Whether a second archive was reported.
+    Ended { reported: bool },
+    /// Looking for a good header.
+    Search,
+    /// Nothing more to say.
+    Over { clean: bool },
+}
+
+impl Default for Parser {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 impl Parser {
     /// A parser at the first byte.
     #[must_use]
     pub fn new() -> Self {
-        Self::default()
+        Self {
+            input: Input::default(),
+            finished: false,
+            state: State::Header,
+            max_member: MAX_MEMBER,
+            global: Extended::default(),
+            extended: Extended::default(),
+            first_header: None,
+            gap: false,
+        }
+    }
+
+    /// Refuses members of more bytes. At first 2 GiB.
+    #[must_use]
+    pub fn max_member(mut self, bytes: u64) -> Self {
+        self.max_member = bytes;
+        self
     }
 
     /// More bytes.
     pub fn push(&mut self, chunk: Bytes) {
-        self.chunks.push_back(chunk);
+        self.input.push(chunk);
     }
 
     /// There are no more bytes.
@@ -33,11 +97,306 @@ impl Parser {
         self.finished = true;
     }
 
+    /// Where in the archive the next unused byte stands.
+    #[must_use]
+    pub fn offset(&self) -> u64 {
+        self.input.offset()
+    }
+
+    /// To be called after an error: `next` looks for the next good header and goes on there; it returns the end if there is none.
+    ///
+    /// The member found first may lack the extended header that named it, so it is left out with a [`Step::Warning`] unless it has
+    /// one. Its sample may lack members too: the caller drops every member until the key has changed.
+    pub fn resync(&mut self) {
+        self.state = State::Search;
+        self.gap = true;
+        self.forget();
+    }
+
     /// The next member, or what is missing.
     ///
     /// # Errors
-    /// The archive is broken: with byte offset and member, as far as known.
+    /// The archive is broken or cut off, no tar archive at all, or holds what can't be read (a file with holes): with byte offset and
+    /// member, as far as known.
+    #[allow(clippy::should_implement_trait, reason = "an iterator can't say that it needs more")]
     pub fn next(&mut self) -> Result<Step> {
-        Ok(Step::End { clean: true })
+        loop {
+            match self.advance() {
+                Ok(Some(step)) => return Ok(step),
+                Ok(None) => {}
+                Err(error) => {
+                    self.state = State::Over { clean: false };
+                    return Err(error.at(self.input.offset()));
+                }
+            }
+        }
+    }
+
+    /// One state further. `None` if there is nothing to say yet.
+    fn advance(&mut self) -> Result<Option<Step>> {
+        match self.state {
+            State::Header => self.read_header(),
+            State::Extended { kind, size } => self.read_extended(kind, size),
+            State::Member { size, .. } => self.read_member(size),
+            State::Doubtful { size } => Ok(self.decide(size)),
+            State::Skip { left, padding } => self.skip(left, padding),
+            State::Ended { reported } => Ok(self.drain(reported)),
+            State::Search => Ok(self.search()),
+            State::Over { clean } => {
+                self.input.skip(u64::MAX);
+                Ok(Some(Step::End { clean }))
+            }
+        }
+    }
+
+    fn read_header(&mut self) -> Result<Option<Step>> {
+        let at = self.input.offset();
+        let Some(block) = self.input.block() else { return self.short() };
+        if header::is_zero(block) {
+            if self.first_header.is_some() {
+                return Err(Error::tar(ORPHANED));
+            }
+            self.state = State::Ended { reported: false };
+            return Ok(None);
+        }
+        let header = Header::new(block);
+        if !header.sum_is_right() {
+            return Err(match at {
+                0 if !header.has_magic() => {
+                    Error::tar(format!("not a tar archive: {}", sniff::looks_like(block)))
+                }
+                _ => header.bad_sum(),
+            });
+        }
+        let kind = header.kind();
+        let header_offset = self.first_header.unwrap_or(at);
+        if matches!(kind, Kind::LongName | Kind::LongLink | Kind::Pax | Kind::PaxGlobal) {
+            if kind != Kind::PaxGlobal {
+                self.first_header = Some(header_offset);
+            }
+            let size = header.size()?;
+            if size > MAX_EXTENDED {
+                return Err(Error::tar(format!(
+                    "an extended header of {size} bytes: more than the {MAX_EXTENDED} allowed"
+                )));
+            }
+            self.input.skip(BLOCK as u64);
+            self.state = State::Extended { kind, size: size as usize };
+            return Ok(None);
+        }
+
+        // A member: what the extended headers say comes before what this header says.
+        let name = self
+            .extended
+            .name()
+            .or(self.global.name())
+            .map_or_else(|| header.name(), Cow::Borrowed);
+        let error = |error: Error| error.at(header_offset).in_member(display(&name));
+        let size = match self.extended.size.or(self.global.size) {
+            Some(size) => size,
+            None => header.size().map_err(error)?,
+        };
+        let sparse = self
+            .extended
+            .sparse
+            .or(self.global.sparse)
+            .or((kind == Kind::Sparse).then_some("GNU old form"));
+        if let Some(form) = sparse {
+            return Err(error(Error::tar(format!(
+                "a sparse file ({form}): files with holes can't be read"
+            ))));
+        }
+        let orphan = self.gap && header_offset == at;
+        let is_file = kind == Kind::File && name.last() != Some(&b'/') && !orphan;
+        if is_file && size > self.max_member {
+            let limit = self.max_member;
+            return Err(error(Error::tar(format!(
+                "a member of {size} bytes: more than the {limit} allowed"
+            ))));
+        }
+        let warning = match kind {
+            Kind::File if orphan => {
+                Some("left out: it stands behind a broken place, its name may be wrong".into())
+            }
+            Kind::Link(word) => Some(
+                format!("a {word} to {}: it has no bytes of its own", display(header.target()))
+                    .into(),
+            ),
+            Kind::Continued => {
+                Some("the rest of a file that began in another volume: left out".into())
+            }
+            Kind::Unknown(kind) => {
+                Some(format!("a member of unknown type `{}`: left out", kind.escape_ascii()).into())
+            }
+            _ => None,
+        };
+        let doubtful = header.size_is_doubtful() && size > 0;
+        let name = (is_file || warning.is_some()).then(|| Bytes::copy_from_slice(&name));
+        self.input.skip(BLOCK as u64);
+        self.gap = false;
+        self.forget();
+        self.state = match name {
+            // At most `max_member`, and more than fits into memory never comes together.
+            Some(ref name) if is_file => {
+                let size = usize::try_from(size).unwrap_or(usize::MAX);
+                State::Member { name: name.clone(), size, header_offset }
+            }
+            _ if doubtful => State::Doubtful { size },
+            _ => State::skip(size),
+        };
+        Ok(warning.map(|message| Step::Warning(Warning { name, message, offset: header_offset })))
+    }
+
+    /// Less than a block is left where a header is due.
+    fn short(&mut self) -> Result<Option<Step>> {
+        if !self.finished {
+            return Ok(Some(Step::NeedMore));
+        }
+        let (at, left) = (self.input.offset(), self.input.len());
+        let rest = self.input.peek(left).unwrap_or_default();
+        if at == 0 {
+            let whole = if rest.is_empty() {
+                "it is empty (0 bytes)".to_owned()
+            } else {
+                sniff::looks_like(rest)
+            };
+            return Err(Error::tar(format!("not a tar archive: {whole}")));
+        }
+        if rest.iter().any(|&b| b != 0) {
+            return Err(Error::tar(format!("cut off: {left} of the {BLOCK} bytes of a header")));
+        }
+        if self.first_header.is_some() {
+            return Err(Error::tar(ORPHANED));
+        }
+        self.state = State::Over { clean: false };
+        Ok(None)
+    }
+
+    fn read_extended(&mut self, kind: Kind, size: usize) -> Result<Option<Step>> {
+        let Some(body) = self.input.peek(size) else {
+            return self.cut_off("an extended header", size);
+        };
+        match kind {
+            Kind::LongName => self.extended.read_gnu(body),
+            Kind::Pax => self.extended.read_pax(body)?,
+            Kind::PaxGlobal => self.global.read_pax(body)?,
+            _ => {}
+        }
+        // The body goes with its padding.
+        self.state = State::skip(size as u64);
+        Ok(None)
+    }
+
+    fn read_member(&mut self, size: usize) -> Result<Option<Step>> {
+        let data_offset = self.input.offset();
+        let Some(data) = self.input.take(size) else {
+            return self.cut_off("the member", size);
+        };
+        let size = size as u64;
+        let padding = padded(size) - size;
+        match std::mem::replace(&mut self.state, State::Skip { left: padding, padding }) {
+            State::Member { name, header_offset, .. } => {
+                Ok(Some(Step::Member(Member { name, data, header_offset, data_offset })))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Fewer than `size` bytes are there.
+    fn cut_off(&self, what: &str, size: usize) -> Result<Option<Step>> {
+        if !self.finished {
+            return Ok(Some(Step::NeedMore));
+        }
+        let left = self.input.len();
+        let error = Error::tar(format!("cut off: {left} of the {size} bytes of {what}"))
+            .at(self.input.offset() + left as u64);
+        Err(match &self.state {
+            State::Member { name, .. } => error.in_member(display(name)),
+            _ => error,
+        })
+    }
+
+    /// Bytes follow unless there is a header, an end mark or the end.
+    fn decide(&mut self, size: u64) -> Option<Step> {
+        let bare = match self.input.block() {
+            Some(block) => header::is_zero(block) || Header::new(block).sum_is_right(),
+            None if !self.finished => return Some(Step::NeedMore),
+            None => true,
+        };
+        self.state = if bare { State::Header } else { State::skip(size) };
+        None
+    }
+
+    fn skip(&mut self, left: u64, padding: u64) -> Result<Option<Step>> {
+        let left = left - self.input.skip(left);
+        self.state = match left {
+            0 => State::Header,
+            _ if !self.finished => State::Skip { left, padding },
+            _ if left <= padding && self.first_header.is_none() => State::Over { clean: false },
+            _ if left <= padding => return Err(Error::tar(ORPHANED)),
+            _ => {
+                return Err(Error::tar(format!(
+                    "cut off: {} bytes of a body are missing",
+                    left - padding
+                )));
+            }
+        };
+        Ok((left > 0 && !self.finished).then_some(Step::NeedMore))
+    }
+
+    /// Uses up what stands behind the end mark, and looks for an archive in it.
+    fn drain(&mut self, reported: bool) -> Option<Step> {
+        while let Some(block) = self.input.block() {
+            let header = Header::new(block);
+            let found = !reported && header.has_magic() && header.sum_is_right();
+            let offset = self.input.offset();
+            self.input.skip(BLOCK as u64);
+            if found {
+                self.state = State::Ended { reported: true };
+                let message =
+                    "another archive stands behind the end mark of this one: left out".into();
+                return Some(Step::Warning(Warning { name: None, message, offset }));
+            }
+        }
+        if !self.finished {
+            return Some(Step::NeedMore);
+        }
+        self.state = State::Over { clean: true };
+        None
+    }
+
+    fn search(&mut self) -> Option<Step> {
+        loop {
+            // Blocks are counted from the first byte of the archive.
+            let astray = self.input.offset() % BLOCK as u64;
+            if astray > 0 && self.input.skip(BLOCK as u64 - astray) + astray < BLOCK as u64 {
+                break;
+            }
+            let Some(block) = self.input.block() else { break };
+            let header = Header::new(block);
+            if header.has_magic() && header.sum_is_right() && header.size().is_ok() {
+                self.state = State::Header;
+                return None;
+            }
+            self.input.skip(BLOCK as u64);
+        }
+        if !self.finished {
+            return Some(Step::NeedMore);
+        }
+        self.state = State::Over { clean: false };
+        None
+    }
+
+    /// The next member begins without extended headers of its own.
+    fn forget(&mut self) {
+        self.first_header = None;
+        self.extended.clear();
+    }
+}
+
+impl State {
+    /// Skips a body with its padding.
+    const fn skip(size: u64) -> Self {
+        Self::Skip { left: padded(size), padding: padded(size) - size }
     }
 }
