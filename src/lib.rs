@@ -11,5 +11,6 @@ pub mod shard;
 pub mod stages;
 pub mod store;
 pub mod tar;
+pub mod topology;
 
 pub use error::{Error, Result};
