@@ -1,6 +1,7 @@
 //! A sample is a head that travels untouched and a body that each stage replaces.
 
 pub mod batch;
+mod columns;
 pub mod fields;
 pub mod key;
 pub mod tensor;

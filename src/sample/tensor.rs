@@ -137,4 +137,9 @@ impl Tensor {
         let n = shape.iter().try_fold(1usize, |n, &axis| n.checked_mul(axis))?;
         (n == data.len()).then_some(Self { shape, data })
     }
+
+    /// Type and shape, for error messages.
+    pub(crate) fn describe(&self) -> String {
+        format!("tensor {} {:?}", self.data.dtype(), self.shape)
+    }
 }

@@ -52,6 +52,16 @@ impl Value {
         }
     }
 
+    /// Kind, and type and shape where it has them, for error messages.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        match self {
+            Self::Image(image) => image.describe(),
+            Self::Tensor(tensor) => tensor.describe(),
+            other => other.kind().to_owned(),
+        }
+    }
+
     /// The picture, if it is one.
     #[must_use]
     pub fn as_image(&self) -> Option<&Image> {
@@ -62,5 +72,71 @@ impl Value {
     #[must_use]
     pub fn as_text(&self) -> Option<&str> {
         if let Self::Text(text) = self { Some(text) } else { None }
+    }
+}
+
+impl Image {
+    /// A picture, if the number of values fits its size.
+    #[must_use]
+    pub fn new(width: u32, height: u32, channels: u8, data: Data) -> Option<Self> {
+        let n =
+            (width as usize).checked_mul(height as usize)?.checked_mul(usize::from(channels))?;
+        (n == data.len() && matches!(data, Data::U8(_) | Data::U16(_))).then_some(Self {
+            width,
+            height,
+            channels,
+            data,
+        })
+    }
+
+    /// Channels, height, width: the order of the axes in a batch.
+    #[must_use]
+    pub fn shape(&self) -> [usize; 3] {
+        [usize::from(self.channels), self.height as usize, self.width as usize]
+    }
+
+    /// The picture as a tensor `[C, H, W]` of the same values.
+    #[must_use]
+    pub fn to_tensor(&self) -> Tensor {
+        let mut data = self.data.empty_like(self.data.len());
+        self.append_planes(&mut data);
+        Tensor { shape: self.shape().to_vec(), data }
+    }
+
+    /// Type and size, for error messages.
+    pub(crate) fn describe(&self) -> String {
+        format!("image {} {} x {} x {}", self.data.dtype(), self.width, self.height, self.channels)
+    }
+
+    /// Appends the values channel by channel; nothing if the types differ.
+    pub(crate) fn append_planes(&self, to: &mut Data) {
+        match (&self.data, to) {
+            (Data::U8(from), Data::U8(to)) => append_planes(from, usize::from(self.channels), to),
+            (Data::U16(from), Data::U16(to)) => append_planes(from, usize::from(self.channels), to),
+            _ => {}
+        }
+    }
+}
+
+fn append_planes<T: Copy + Default>(from: &[T], channels: usize, to: &mut Vec<T>) {
+    let start = to.len();
+    to.resize(start + from.len(), T::default());
+    to_planes(from, channels, &mut to[start..]);
+}
+
+/// Interleaved values to planes.
+pub(crate) fn to_planes<T: Copy>(from: &[T], channels: usize, to: &mut [T]) {
+    let plane = from.len() / channels.max(1);
+    if let (3, Some((red, rest))) = (channels, to.split_at_mut_checked(plane)) {
+        let (green, blue) = rest.split_at_mut(plane);
+        for (((pixel, r), g), b) in from.as_chunks::<3>().0.iter().zip(red).zip(green).zip(blue) {
+            [*r, *g, *b] = *pixel;
+        }
+    } else {
+        for (channel, plane) in to.chunks_exact_mut(plane.max(1)).enumerate() {
+            for (to, from) in plane.iter_mut().zip(from[channel..].iter().step_by(channels)) {
+                *to = *from;
+            }
+        }
     }
 }

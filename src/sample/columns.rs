@@ -1,0 +1,118 @@
+//! Decoded fields into the columns of a batch, by a strict schema: that of the batch's first sample.
+
+use super::batch::{Collate, Column, Columns};
+use super::fields::{Fields, Name};
+use super::tensor::{Data, Tensor};
+use super::value::{Image, Value};
+use crate::error::{Error, Result};
+
+/// Pictures become `[B, C, H, W]`, whole numbers `[B]` of `i64`, tensors are stacked, text is listed, everything else is kept as it is.
+/// All samples have the same fields of the same types and shapes.
+impl Collate for Fields<Value> {
+    type Output = Columns;
+
+    fn check(&self, first: &Self) -> Result<()> {
+        for (name, value) in first.iter() {
+            let own = self.get(name).ok_or_else(|| {
+                Error::batch(format!(
+                    "missing, and the first sample of the batch has it ({})",
+                    value.describe()
+                ))
+                .in_field(&**name)
+            })?;
+            own.check(value).map_err(|error| error.in_field(&**name))?;
+        }
+        match self.iter().find(|(name, _)| first.get(name).is_none()) {
+            Some((name, value)) => Err(Error::batch(format!(
+                "{} in a batch whose first sample has no such field",
+                value.describe()
+            ))
+            .in_field(&**name)),
+            None => Ok(()),
+        }
+    }
+
+    fn collate(mut bodies: Vec<Self>) -> Result<Columns> {
+        let first = bodies.first().ok_or_else(none)?;
+        let names: Vec<_> = first.iter().map(|(name, _)| Name::clone(name)).collect();
+        for body in &bodies[1..] {
+            body.check(first)?;
+        }
+        let mut columns = Columns::with_capacity(names.len());
+        for name in names {
+            let values = bodies.iter_mut().filter_map(|body| body.remove(&name)).collect();
+            let column = Value::collate(values).map_err(|error| error.in_field(&*name))?;
+            columns.push(name, column);
+        }
+        Ok(columns)
+    }
+}
+
+impl Collate for Value {
+    type Output = Column;
+
+    fn check(&self, first: &Self) -> Result<()> {
+        match (self, first) {
+            (Self::Image(own), Self::Image(first)) => own.check(first),
+            (Self::Tensor(own), Self::Tensor(first)) => own.check(first),
+            (own, first) if own.kind() == first.kind() => Ok(()),
+            (own, first) => {
+                Err(Error::batch(format!("{} in a batch of {}", own.describe(), first.describe())))
+            }
+        }
+    }
+
+    fn collate(bodies: Vec<Self>) -> Result<Column> {
+        let first = bodies.first().ok_or_else(none)?;
+        for body in &bodies[1..] {
+            body.check(first)?;
+        }
+        macro_rules! all {
+            ($variant:ident) => {
+                bodies
+                    .into_iter()
+                    .filter_map(|v| if let Self::$variant(v) = v { Some(v) } else { None })
+                    .collect()
+            };
+        }
+        Ok(match first {
+            Self::Image(_) => Column::Tensor(Image::collate(all!(Image))?),
+            Self::Tensor(_) => Column::Tensor(Tensor::collate(all!(Tensor))?),
+            Self::Int(_) => {
+                Column::Tensor(Tensor { shape: vec![bodies.len()], data: Data::I64(all!(Int)) })
+            }
+            Self::Text(_) => Column::Text(all!(Text)),
+            _ => Column::Values(bodies),
+        })
+    }
+}
+
+/// `[B, C, H, W]`.
+impl Collate for Image {
+    type Output = Tensor;
+
+    fn check(&self, first: &Self) -> Result<()> {
+        if (self.shape(), self.data.dtype()) == (first.shape(), first.data.dtype()) {
+            Ok(())
+        } else {
+            Err(Error::batch(format!("{} in a batch of {}", self.describe(), first.describe())))
+        }
+    }
+
+    fn collate(bodies: Vec<Self>) -> Result<Tensor> {
+        let first = bodies.first().ok_or_else(none)?;
+        let mut shape = vec![bodies.len()];
+        shape.extend(first.shape());
+        let mut data = first.data.empty_like(first.data.len() * bodies.len());
+        for body in &bodies {
+            body.check(first)?;
+            body.append_planes(&mut data);
+        }
+        Tensor::new(shape, data)
+            .ok_or_else(|| Error::batch("a picture whose pixels don't fit its size"))
+    }
+}
+
+fn none() -> Error {
+    Error::batch("no samples to make a batch of")
+}

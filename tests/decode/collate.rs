@@ -1,0 +1,96 @@
+//! Samples into batches.
+
+use serde_json::json;
+use shardstream::Result;
+use shardstream::sample::{Collate, Column, Columns, Data, Fields, Image, Tensor, Value};
+
+fn image(width: u32, height: u32, first: u8) -> Value {
+    let values = (0..width * height * 3).map(|v| first.wrapping_add(v as u8)).collect();
+    Value::Image(Image::new(width, height, 3, Data::U8(values)).unwrap())
+}
+
+fn sample(i: u8) -> Fields<Value> {
+    let mut fields = Fields::new();
+    fields.insert("jpg", image(2, 1, 10 * i));
+    fields.insert("txt", Value::Text(format!("text {i}")));
+    fields.insert("cls", Value::Int(i64::from(i)));
+    fields.insert(
+        "npy",
+        Value::Tensor(Tensor::new(vec![2], Data::F32(vec![f32::from(i), 0.5])).unwrap()),
+    );
+    fields.insert("json", Value::Json(json!({ "i": i })));
+    fields
+}
+
+fn collate(bodies: Vec<Fields<Value>>) -> Result<Columns> {
+    Fields::collate(bodies)
+}
+
+fn tensor(columns: &Columns, name: &str) -> Tensor {
+    match columns.get(name) {
+        Some(Column::Tensor(tensor)) => tensor.clone(),
+        other => panic!("{name}: {other:?}"),
+    }
+}
+
+#[test]
+fn each_kind_has_its_column() {
+    let columns = collate(vec![sample(1), sample(2)]).unwrap();
+    let pixels = tensor(&columns, "jpg");
+    assert_eq!(pixels.shape, [2, 3, 1, 2]);
+    assert_eq!(pixels.data, Data::U8(vec![10, 13, 11, 14, 12, 15, 20, 23, 21, 24, 22, 25]));
+    assert_eq!(tensor(&columns, "cls"), Tensor::new(vec![2], Data::I64(vec![1, 2])).unwrap());
+    assert_eq!(
+        tensor(&columns, "npy"),
+        Tensor::new(vec![2, 2], Data::F32(vec![1.0, 0.5, 2.0, 0.5])).unwrap()
+    );
+    assert_eq!(columns.get("txt"), Some(&Column::Text(vec!["text 1".into(), "text 2".into()])));
+    assert_eq!(
+        columns.get("json"),
+        Some(&Column::Values(vec![Value::Json(json!({"i": 1})), Value::Json(json!({"i": 2}))]))
+    );
+}
+
+#[test]
+fn order_of_fields_does_not_matter() {
+    let mut turned = Fields::new();
+    for (name, value) in sample(2).into_iter().collect::<Vec<_>>().into_iter().rev() {
+        turned.push(name, value);
+    }
+    assert_eq!(
+        collate(vec![sample(1), turned]).unwrap(),
+        collate(vec![sample(1), sample(2)]).unwrap()
+    );
+}
+
+#[test]
+fn another_schema_is_refused_by_name() {
+    let change = |name: &str, value: Option<Value>| {
+        let mut other = sample(2);
+        match value {
+            Some(value) => drop(other.insert(name, value)),
+            None => drop(other.remove(name)),
+        }
+        let by_check = other.check(&sample(1)).unwrap_err().to_string();
+        assert_eq!(collate(vec![sample(1), other]).unwrap_err().to_string(), by_check);
+        by_check
+    };
+    assert_eq!(
+        change("jpg", None),
+        "batch: field jpg: missing, and the first sample of the batch has it (image u1 2 x 1 x 3)"
+    );
+    assert_eq!(
+        change("jpg", Some(image(3, 1, 0))),
+        "batch: field jpg: image u1 3 x 1 x 3 in a batch of image u1 2 x 1 x 3"
+    );
+    assert_eq!(
+        change("jpg", Some(Value::Int(1))),
+        "batch: field jpg: int in a batch of image u1 2 x 1 x 3"
+    );
+    assert_eq!(
+        change("more", Some(Value::Int(1))),
+        "batch: field more: int in a batch whose first sample has no such field"
+    );
+    let tensor = Value::Tensor(Tensor::new(vec![1], Data::F32(vec![0.0])).unwrap());
+    assert_eq!(change("npy", Some(tensor)), "batch: field npy: shape [1] in a batch of [2]");
+}
