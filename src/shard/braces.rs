@@ -27,7 +27,7 @@ pub struct Braces {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Part {
     Text(String),
-    Choice(Vec<Vec<Part>>),
+    Choice(Vec<Vec<Self>>),
     Numbers { first: i64, step: i64, count: u64, width: usize },
     Letters { first: u8, step: i64, count: u64 },
 }
