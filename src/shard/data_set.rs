@@ -5,9 +5,10 @@ use std::sync::Arc;
 use futures::{StreamExt, TryStreamExt};
 use serde::{Deserialize, Serialize};
 
-use super::leaf::Leaf;
+use super::arguments::{self, Found};
+use super::leaf::{Leaf, Paths, join};
 use super::manifest::Manifest;
-use super::wdinfo::{self, inside};
+use super::wdinfo::inside;
 use super::wdinfo_leaf;
 use crate::error::{Error, Result};
 use crate::store::Store;
@@ -33,7 +34,9 @@ const AT_ONCE: usize = 16;
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct DataSet {
-    /// Folders that hold `wdinfo.json` files, or such files.
+    /// Each a `wdinfo.json`, a folder that holds such files or else tars, a tar (path or URL), a pattern with braces or wildcards,
+    /// several of these joined by `::`, or `@file` for a file that has one a line. With modalities, shards that stand alone
+    /// are paths below root and modality.
     pub paths: Vec<String>,
     /// The folder of the modalities, in place of what `wdinfo.json` says.
     pub root: Option<String>,
@@ -53,13 +56,19 @@ pub struct DataSet {
 }
 
 impl DataSet {
-    /// The data set of a folder or a `wdinfo.json`.
+    /// What is found at a path; see [`DataSet::paths`].
     #[must_use]
     pub fn at(path: impl Into<String>) -> Self {
         Self { paths: vec![path.into()], ..Self::default() }
     }
 
-    /// Adds another folder or file.
+    /// What is found at several paths; see [`DataSet::paths`].
+    #[must_use]
+    pub fn at_all(paths: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        Self { paths: paths.into_iter().map(Into::into).collect(), ..Self::default() }
+    }
+
+    /// Adds another path.
     #[must_use]
     pub fn and(mut self, path: impl Into<String>) -> Self {
         self.paths.push(path.into());
@@ -129,70 +138,94 @@ impl DataSet {
         for modality in &self.modalities {
             inside(modality).map_err(|why| Error::config(format!("modalities: {why}")))?;
         }
-        let mut files = Vec::new();
+        let root = self.root.as_deref().unwrap_or_default();
+        let base = self.modalities.first().map_or(root.to_owned(), |modality| join(root, modality));
+        let mut found = Vec::new();
         for path in &self.paths {
-            files.extend(find(store, path).await?);
+            found.extend(arguments::resolve(store, &base, path).await?);
         }
-        let files = self.wanted(files)?;
-        let loads: Vec<_> = files.iter().map(|file| wdinfo_leaf::load(store, file, self)).collect();
-        futures::stream::iter(loads).buffered(AT_ONCE).try_collect().await
+        let found = self.wanted(found)?;
+        let files = found.iter().filter_map(|found| match found {
+            Found::Wdinfo(file) => Some(wdinfo_leaf::load(store, file, self)),
+            _ => None,
+        });
+        let loads: Vec<_> = files.collect();
+        let loaded: Vec<Leaf> =
+            futures::stream::iter(loads).buffered(AT_ONCE).try_collect().await?;
+        self.in_order(found, loaded)
     }
 
-    /// The files that pass the filters. Never none.
-    fn wanted(&self, files: Vec<String>) -> Result<Vec<String>> {
-        let found = files.len();
+    /// Puts shards, patterns and the leaves of the manifest files in the order of the arguments. Neighbouring shards make one leaf.
+    fn in_order(&self, found: Vec<Found>, loaded: Vec<Leaf>) -> Result<Vec<Leaf>> {
+        let (mut leaves, mut shards, mut loaded) = (Vec::new(), Vec::new(), loaded.into_iter());
+        for found in found {
+            if !matches!(found, Found::Shard(_)) && !shards.is_empty() {
+                leaves.push(self.plain(Paths::Listed(shards.drain(..).collect()))?);
+            }
+            match found {
+                Found::Shard(path) => shards.push(path),
+                Found::Pattern(pattern) => leaves.push(self.plain(Paths::Pattern(pattern))?),
+                Found::Wdinfo(_) => leaves.extend(loaded.next()),
+            }
+        }
+        if !shards.is_empty() {
+            leaves.push(self.plain(Paths::Listed(shards.into_iter().collect()))?);
+        }
+        Ok(leaves)
+    }
+
+    /// A leaf of which only the paths are known.
+    fn plain(&self, paths: Paths) -> Result<Leaf> {
+        let leaf = Leaf {
+            root: self.root.clone().unwrap_or_default(),
+            modalities: self.modalities.iter().map(|name| name.as_str().into()).collect(),
+            store: self.store.clone(),
+            ..Leaf::new(paths)
+        };
+        if !leaf.modalities.is_empty() {
+            for path in leaf.hashed_paths() {
+                inside(&path)
+                    .map_err(|why| Error::config(format!("shards below a modality: {why}")))?;
+            }
+        }
+        Ok(leaf)
+    }
+
+    /// What passes the filters, which look at manifest files alone. Never nothing.
+    fn wanted(&self, mut found: Vec<Found>) -> Result<Vec<Found>> {
         let has = |file: &str, tags: &[String]| tags.iter().any(|tag| file.contains(tag.as_str()));
-        let mut kept: Vec<String> = files
-            .into_iter()
-            .filter(|file| {
+        if found.is_empty() {
+            return Err(Error::config("no shards are given"));
+        }
+        let before = found.len();
+        found.retain(|found| match found {
+            Found::Wdinfo(file) => {
                 !has(file, &self.exclude) && (self.include.is_empty() || has(file, &self.include))
-            })
-            .collect();
-        if kept.is_empty() {
+            }
+            Found::Shard(_) | Found::Pattern(_) => true,
+        });
+        if found.is_empty() {
             return Err(Error::manifest(format!(
-                "include and exclude leave none of {found} wdinfo.json files"
+                "include and exclude leave none of {before} wdinfo.json files"
             )));
         }
         if self.aspect_ratios.is_empty() {
-            return Ok(kept);
+            return Ok(found);
         }
         let classes: Vec<String> =
             self.aspect_ratios.iter().map(|class| class.replace([':', '_'], ",")).collect();
-        let there: Vec<String> =
-            kept.iter().filter_map(|file| wdinfo_leaf::aspect_ratio(file)).collect();
+        let class = |found: &Found| match found {
+            Found::Wdinfo(file) => wdinfo_leaf::aspect_ratio(file),
+            Found::Shard(_) | Found::Pattern(_) => None,
+        };
+        let there: Vec<String> = found.iter().filter_map(class).collect();
         if let Some(missing) = classes.iter().find(|class| !there.contains(class)) {
             return Err(Error::manifest(format!(
                 "no leaf of aspect ratio {missing}, there are: {}",
                 there.join(" ")
             )));
         }
-        kept.retain(|file| {
-            wdinfo_leaf::aspect_ratio(file).is_some_and(|class| classes.contains(&class))
-        });
-        Ok(kept)
+        found.retain(|found| class(found).is_some_and(|class| classes.contains(&class)));
+        Ok(found)
     }
-}
-
-/// The `wdinfo.json` files at a path: the file itself, or those in the folder and below, sorted.
-async fn find(store: &dyn Store, path: &str) -> Result<Vec<String>> {
-    if path.ends_with(".json") {
-        return Ok(vec![path.to_owned()]);
-    }
-    let mut files: Vec<String> = store
-        .list(path)
-        .await?
-        .into_iter()
-        .map(|meta| meta.path)
-        .filter(|path| is_wdinfo(path))
-        .collect();
-    files.sort_unstable();
-    files.dedup();
-    if files.is_empty() {
-        return Err(Error::manifest("holds no wdinfo.json").in_shard(path));
-    }
-    Ok(files)
-}
-
-pub(super) fn is_wdinfo(path: &str) -> bool {
-    path.rsplit('/').next() == Some(wdinfo::FILE_NAME)
 }

@@ -27,7 +27,7 @@ pub enum Order {
         /// The seed.
         seed: u64,
     },
-    /// As `PiD`'s finite mode orders them, bit for bit, the same in every epoch. With its parallel-sync distributor the ranks are
+    /// As PiD's finite mode orders them, bit for bit, the same in every epoch. With its parallel-sync distributor the ranks are
     /// the data-parallel groups.
     Pid {
         /// How many ranks (or groups) the run has.

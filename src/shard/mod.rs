@@ -1,8 +1,10 @@
 //! What exists: manifests, data sets, shards, and who reads which.
 
+mod arguments;
 mod braces;
 mod data_set;
 mod epoch_order;
+mod glob;
 mod leaf;
 mod manifest;
 mod mt19937;

@@ -1,4 +1,4 @@
-//! The shard order of `PiD`'s finite mode, and its way to say where to go on.
+//! The shard order of PiD's finite mode, and its way to say where to go on.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -66,7 +66,7 @@ impl fmt::Debug for PidOrder {
     }
 }
 
-/// Where `PiD` would go on: the environment variables `WDS_EPOCH_NUM` and `WDS_START_INDEX`. Coarse, since it counts whole
+/// Where PiD would go on: the environment variables `WDS_EPOCH_NUM` and `WDS_START_INDEX`. Coarse, since it counts whole
 /// shards by their mean size; a checkpoint is exact.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]

@@ -12,8 +12,8 @@ pub const FILE_NAME: &str = "wdinfo.json";
 /// The version that is written, and the newest that is read.
 pub const VERSION: u32 = 1;
 
-/// What `wdinfo.json` says, as it stands in the file. The first five fields are what `PiD` writes and reads; the others are
-/// ours, and `PiD` passes over them.
+/// What `wdinfo.json` says, as it stands in the file. The first five fields are what PiD writes and reads; the others are
+/// ours, and PiD passes over them.
 ///
 /// `L` is what holds the list of shards: `Vec<String>`, unless millions of them have to be held in little memory.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -57,7 +57,10 @@ fn another_epoch_seed_or_source_gives_another_assignment() {
 fn the_order_is_fixed() {
     let order = EpochOrder::new(Order::Shuffled { seed: 42 }, Tail::Pad, 10, 4, 1, 0).unwrap();
     let shards: Vec<(u64, bool)> = (0..12).map(|place| order.shard_at(place)).collect();
-    assert_eq!(shards.iter().map(|s| s.0).collect::<Vec<_>>(), [2, 9, 6, 0, 8, 3, 4, 5, 7, 1, 2, 9]);
+    assert_eq!(
+        shards.iter().map(|s| s.0).collect::<Vec<_>>(),
+        [2, 9, 6, 0, 8, 3, 4, 5, 7, 1, 2, 9]
+    );
     assert_eq!(shards.iter().filter(|s| s.1).count(), 2);
 }
 

@@ -1,6 +1,7 @@
 //! Manifests, data sets, topology and plans.
 #![allow(clippy::unwrap_used)]
 
+mod arguments;
 mod epoch_order;
 mod manifest;
 mod topology;

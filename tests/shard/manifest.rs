@@ -48,7 +48,7 @@ async fn files_are_found_below_and_sorted() {
         (None, Some(1), false)
     );
     let error = Manifest::load(&store, "d/c").await.unwrap_err().to_string();
-    assert_eq!(error, "manifest: d/c: holds no wdinfo.json");
+    assert_eq!(error, "manifest: d/c: holds neither wdinfo.json nor tars");
 }
 
 #[tokio::test]
