@@ -1,5 +1,6 @@
 //! Where bytes come from: [`Store`], implemented for files, memory and object stores.
 
+pub mod decompress;
 pub mod local;
 mod location;
 pub mod memory;

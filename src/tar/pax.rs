@@ -90,7 +90,7 @@ fn decimal(digits: &[u8]) -> Option<u64> {
     })
 }
 
-/// Walks the records of a body without copying. Ends at a NUL, with which some writers fill up.
+/// Walks the records of a body without copying. Some writers fill up with NULs.
 struct Records<'a>(&'a [u8]);
 
 impl<'a> Records<'a> {
@@ -107,7 +107,7 @@ impl<'a> Iterator for Records<'a> {
     type Item = Result<(&'a [u8], &'a [u8])>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if matches!(self.0, [] | [0, ..]) {
+        if self.0.first().is_none_or(|&b| b == 0) && self.0.iter().all(|&b| b == 0) {
             return None;
         }
         let body = std::mem::take(&mut self.0);
@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn records_are_cut_by_length() {
-        let extended = read(b"20 note=a\nb=c\n9 x=\0\n11 path=ab\n9 size=7\n\0\0junk").unwrap();
+        let extended = read(b"20 note=a\nb=c\n9 x=\0\n11 path=ab\n9 size=7\n\0\0").unwrap();
         assert_eq!((extended.name(), extended.size), (Some(&b"ab"[..]), Some(7)));
     }
 
@@ -140,6 +140,8 @@ mod tests {
         for body in [
             &b"11 path=ab"[..],
             b"12 path=ab\n",
+            b"\x001 path=ab\n",
+            b"11 path=ab\n\0\x001 path=cd\n",
             b"10 path=ab\n",
             b"0 path=ab\n",
             b"2 path=ab\n",

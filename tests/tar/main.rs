@@ -3,4 +3,8 @@
 #![allow(clippy::unwrap_used, missing_docs, unreachable_pub)]
 
 mod archive;
+mod chunks;
+mod damage;
+mod differential;
+mod fixtures;
 mod forms;
