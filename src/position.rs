@@ -49,12 +49,24 @@ pub struct Mark {
     pub time: u64,
     /// How many stages that draw random numbers the sample has passed: the stage number of the next one.
     pub stage: u16,
+    /// Step from one ordinal of the shard to the next: more than 1 where shards are interleaved.
+    pub stride: u32,
+    /// Whether nothing follows in its shard.
+    pub last: bool,
+    /// A hash of seed, epoch, lane, source and ordinal: every random choice about the sample is keyed by it and the stage.
+    pub key: u64,
 }
 
 impl Mark {
     /// The mark of a sample as it is read: its time is its ordinal, and nothing older is held.
     #[must_use]
     pub const fn read(ordinal: u64, index: u64) -> Self {
-        Self { ordinal, index, floor: ordinal, time: ordinal.saturating_mul(TICKS), stage: 0 }
+        Self { ordinal, index, floor: ordinal, time: ordinal.saturating_mul(TICKS), stage: 0, stride: 1, last: false, key: 0 }
+    }
+
+    /// The ordinal of the first sample of the same shard.
+    #[must_use]
+    pub const fn first(&self) -> u64 {
+        self.ordinal.saturating_sub(self.index.saturating_mul(self.stride as u64))
     }
 }

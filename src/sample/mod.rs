@@ -17,7 +17,7 @@ pub use value::{Image, Value};
 
 use crate::error::Error;
 use crate::position::{Mark, Position};
-use crate::random::Rng;
+use crate::random::{Rng, hash};
 
 /// What all samples of one shard in one run have in common.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
@@ -36,6 +36,14 @@ pub struct Origin {
     pub repeat: bool,
     /// The shard as a person knows it: its path, or the path below the modalities, without secrets.
     pub shard: String,
+}
+
+impl Origin {
+    /// What every random choice about a sample of this shard is keyed by, beside the stage: [`Mark::key`].
+    #[must_use]
+    pub fn random_key(&self, ordinal: u64) -> u64 {
+        hash(&[self.seed, self.epoch, u64::from(self.lane), u64::from(self.source), ordinal])
+    }
 }
 
 /// The head of a sample: identity and place, untouched by stages that replace the body.
@@ -60,21 +68,7 @@ impl Head {
     /// The sample's own generator at the stage numbered `stage`. The same sample never gets another one in the same epoch.
     #[must_use]
     pub fn rng(&self, stage: u16) -> Rng {
-        Rng::keyed(&self.words(stage))
-    }
-
-    /// What a random choice for this sample at a stage is keyed by: seed, stage, epoch, lane, source, ordinal.
-    #[must_use]
-    pub fn words(&self, stage: u16) -> [u64; 6] {
-        let o = &self.origin;
-        [
-            o.seed,
-            u64::from(stage),
-            o.epoch,
-            u64::from(o.lane),
-            u64::from(o.source),
-            self.mark.ordinal,
-        ]
+        Rng::keyed(&[self.mark.key, u64::from(stage)])
     }
 
     /// Adds shard, key and position to an error about this sample.

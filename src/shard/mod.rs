@@ -19,3 +19,70 @@ pub use epoch_order::{EpochOrder, Order, Tail};
 pub use leaf::Leaf;
 pub use manifest::{Manifest, Source};
 pub use pid_order::{LegacySkip, LegacyStart};
+
+use std::sync::Arc;
+
+use crate::progress::{ShardState, SourceProgress};
+
+/// What the shards of one source in one lane of a run have in common.
+#[derive(Debug, Clone, Default)]
+pub struct Context {
+    /// Seed of the run.
+    pub seed: u64,
+    /// Pass over the data, from 0.
+    pub epoch: u64,
+    /// The lane that reads, from 0.
+    pub lane: u32,
+    /// How many lanes there are.
+    pub lanes: u32,
+    /// Source inside the lane, from 0.
+    pub source: u16,
+    /// What is settled already; `None` if nothing is.
+    pub progress: Option<Arc<SourceProgress>>,
+}
+
+impl Context {
+    /// Whether a sample is still to be delivered.
+    #[must_use]
+    pub fn owes(&self, ordinal: u64) -> bool {
+        self.progress.as_ref().is_none_or(|progress| progress.owes(ordinal))
+    }
+}
+
+/// One tar name, over all modalities, at its place in an epoch's order.
+#[derive(Debug, Clone)]
+pub struct Shard {
+    /// Run, epoch and lane.
+    pub context: Arc<Context>,
+    /// Place in the epoch's order over all lanes.
+    pub place: u64,
+    /// Path below the modalities, or of the tar itself, as the manifest lists it.
+    pub path: String,
+    /// The data set: root and modalities.
+    pub leaf: Arc<Leaf>,
+    /// How many samples the manifest counts in it.
+    pub samples: Option<u64>,
+    /// Whether a tail policy gives it out a second time in this epoch.
+    pub repeat: bool,
+    /// What an earlier part of the run found out about it.
+    pub state: Option<ShardState>,
+    /// Ordinal of its first sample, where that is known without the shards before it.
+    pub first: Option<u64>,
+}
+
+impl Shard {
+    /// The tars to be opened: modality (none for a single tar) and path.
+    #[must_use]
+    pub fn tars(&self) -> Vec<(Option<Arc<str>>, String)> {
+        if self.leaf.modalities.is_empty() {
+            return vec![(None, self.leaf.tar_path(&self.path))];
+        }
+        self.leaf.modalities.iter().map(|m| (Some(Arc::clone(m)), self.leaf.twin_path(m, &self.path))).collect()
+    }
+
+    /// The shard as a person knows it: the single tar's path, or the twins' common part below the root.
+    #[must_use]
+    pub fn name(&self) -> String {
+        if self.leaf.modalities.is_empty() { self.leaf.tar_path(&self.path) } else { self.path.clone() }
+    }
+}

@@ -1,1 +1,62 @@
 //! The combinators: one file each, named as in the chain.
+//!
+//! | stage | item in | item out | order | holds at most |
+//! |---|---|---|---|---|
+//! | [`shard_list`] | a manifest | [`Shard`](crate::shard::Shard) | as listed | nothing |
+//! | [`shuffle_shards`](ShardStream::shuffle_shards) | `Shard` | `Shard` | permuted by (seed, epoch) | nothing ([`ShardList`]), or all shards |
+//! | [`split_by_rank`](ShardStream::split_by_rank), [`split_by_worker`](ShardStream::split_by_worker) | `Shard` | `Shard` | kept | nothing |
+//! | [`open_twins`](ShardStream::open_twins) | `Shard` | [`Twins`] | kept | the shards opened ahead |
+//! | [`expand`](TwinStream::expand) | `Twins` | [`Entry`] | kept | the look-ahead, where twins differ |
+//! | [`group_by_keys`](MemberStream::group_by_keys) | `Entry` | [`Sample`](crate::sample::Sample) of bytes | kept | one sample |
+//! | [`shuffle`](SampleStream::shuffle) | `Sample` | `Sample` | by due time | n samples on average |
+//! | [`decode`](EncodedStream::decode) | `Sample` of bytes | `Sample` of values | kept | two groups a core |
+//! | [`augment`](SampleStream::augment) | `Sample` | `Sample` | kept | two groups a core |
+//! | [`filter_samples`](SampleStream::filter_samples), [`map_body`](SampleStream::map_body) | `Sample` | `Sample` | kept | nothing |
+//! | [`batch`](SampleStream::batch) | `Sample` | [`Batch`](crate::sample::Batch) | kept | one batch, and two on their way |
+//! | [`prefetch`](SampleStream::prefetch) | anything | the same | kept | n items |
+//!
+//! Laws of every stage: after an `Err` it goes on with the next sample; a sample that it loses goes on as an `Err` with its place, so
+//! that the loader can settle it; what it emits out of order carries a floor (see [`Mark`](crate::position::Mark)).
+
+mod align;
+mod batch;
+mod decode;
+mod expand;
+mod group_by_keys;
+mod held;
+mod map_body;
+mod offload;
+mod open_twins;
+mod prefetch;
+mod pump;
+mod sample_stream;
+mod shard_list;
+mod shard_stream;
+mod shuffle;
+mod shuffle_shards;
+mod split;
+mod twin_stream;
+
+pub use align::LookAhead;
+pub use batch::{Batches, Batching};
+pub use decode::Decode;
+pub use expand::{Entry, Expand, Member};
+pub use group_by_keys::GroupByKeys;
+pub use map_body::{FilterSamples, MapBody};
+pub use offload::Offload;
+pub use open_twins::{OpenTwins, Tar, Twins};
+pub use prefetch::Prefetch;
+pub use sample_stream::{EncodedStream, SampleStream};
+pub use shard_list::{ShardList, shard_list};
+pub use shard_stream::ShardStream;
+pub use shuffle::{Shuffle, Shuffling};
+pub use shuffle_shards::ShuffleShards;
+pub use split::Split;
+pub use twin_stream::{MemberStream, TwinStream};
+
+pub(crate) use pump::Pump;
+
+/// Makes a wrong item type fail where the combinator is defined, not where it is used.
+fn assert_stream<T, S: futures::Stream<Item = T>>(stream: S) -> S {
+    stream
+}

@@ -1,0 +1,274 @@
+//! How a loader is set up, started and resumed.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use futures::stream::{Stream, StreamExt};
+
+use super::lane::{self, Lane};
+use super::{LaneRun, Loader, OnError, Recipe, State, Stats};
+use crate::checkpoint::{Checkpoint, Identity};
+use crate::error::{Error, Result};
+use crate::progress::LaneProgress;
+use crate::recipe::{self, Note};
+use crate::sample::Heads;
+use crate::shard::{Manifest, Tail};
+use crate::stages::Pump;
+use crate::topology::Rank;
+
+/// Settings of a [`Loader`]; made by [`Loader::builder`].
+#[must_use = "a builder does nothing before `start` or `resume`"]
+pub struct Builder<B> {
+    manifest: Manifest,
+    recipe: Arc<Recipe<B>>,
+    run: String,
+    seed: Option<u64>,
+    rank: Rank,
+    workers: u32,
+    lanes: Option<u32>,
+    epochs: Option<u64>,
+    first_epoch: u64,
+    with_epoch: Option<u64>,
+    prefetch: usize,
+    on_error: OnError,
+    tail: Tail,
+    allow_uneven: bool,
+}
+
+impl<B> fmt::Debug for Builder<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Builder").field("seed", &self.seed).field("rank", &self.rank).field("workers", &self.workers).finish_non_exhaustive()
+    }
+}
+
+impl<B: Heads + Send + 'static> Builder<B> {
+    pub(super) fn new<S>(manifest: &Manifest, recipe: impl Fn(&Lane) -> S + Send + Sync + 'static) -> Self
+    where
+        S: Stream<Item = Result<B>> + Send + 'static,
+    {
+        Self {
+            manifest: manifest.clone(),
+            recipe: Arc::new(move |lane| recipe(lane).boxed()),
+            run: String::new(),
+            seed: None,
+            rank: Rank::SINGLE,
+            workers: 1,
+            lanes: None,
+            epochs: Some(1),
+            first_epoch: 0,
+            with_epoch: None,
+            prefetch: 2,
+            on_error: OnError::Stop,
+            tail: Tail::default(),
+            allow_uneven: false,
+        }
+    }
+
+    /// Seed of every order and random choice (0). Resuming takes it from the checkpoint; another one is refused there.
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = Some(seed);
+        self
+    }
+
+    /// A name for the run: parts of checkpoints of runs with other names are refused.
+    pub fn run_name(mut self, name: impl Into<String>) -> Self {
+        self.run = name.into();
+        self
+    }
+
+    /// Which rank this is (0 of 1). With tensor or context parallelism give the group as the rank.
+    pub fn rank(mut self, rank: Rank) -> Self {
+        self.rank = rank;
+        self
+    }
+
+    /// Tasks that read at once (1). They never change the data of a lane; on the first run ranks times workers is the number of lanes.
+    pub fn workers(mut self, workers: u32) -> Self {
+        self.workers = workers;
+        self
+    }
+
+    /// Number of lanes over all ranks (ranks times workers). Fixed for the life of a run; a multiple of every number of ranks that is to come.
+    pub fn lanes(mut self, lanes: u32) -> Self {
+        self.lanes = Some(lanes);
+        self
+    }
+
+    /// How many epochs (1).
+    pub fn epochs(mut self, epochs: u64) -> Self {
+        self.epochs = Some(epochs);
+        self
+    }
+
+    /// Epochs without end.
+    pub fn repeat(mut self) -> Self {
+        self.epochs = None;
+        self
+    }
+
+    /// The number of the first epoch (0), where a run begins in a later one without a checkpoint.
+    pub fn first_epoch(mut self, epoch: u64) -> Self {
+        self.first_epoch = epoch;
+        self
+    }
+
+    /// An epoch of a rank is this many batches, whatever its lanes have: each goes on into its next epoch's order on its own. All ranks
+    /// take equal steps, whatever is skipped.
+    pub fn with_epoch(mut self, batches: u64) -> Self {
+        self.with_epoch = Some(batches);
+        self
+    }
+
+    /// Batches that wait for the trainer, for each lane (2).
+    pub fn prefetch(mut self, batches: usize) -> Self {
+        self.prefetch = batches;
+        self
+    }
+
+    /// What is done about faults (stop).
+    pub fn on_error(mut self, on_error: OnError) -> Self {
+        self.on_error = on_error;
+        self
+    }
+
+    /// What happens when the shards can't be dealt out evenly (pad).
+    pub fn tail(mut self, tail: Tail) -> Self {
+        self.tail = tail;
+        self
+    }
+
+    /// Allows plans by which ranks may take different numbers of steps.
+    pub fn allow_uneven(mut self) -> Self {
+        self.allow_uneven = true;
+        self
+    }
+
+    /// Begins at the first sample.
+    ///
+    /// # Errors
+    /// If it can't work: no shards, lanes that the ranks can't share evenly, ranks that could take different numbers of steps.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    pub fn start(self) -> Result<Loader<B>> {
+        let lanes = self.lanes.map_or_else(|| self.rank.world_size().checked_mul(self.workers), Some);
+        let lanes = lanes.ok_or_else(|| Error::config("more lanes than can be counted"))?;
+        self.check_even()?;
+        let (identity, notes) = self.identity(lanes, self.seed.unwrap_or(0))?;
+        let progress = self.rank.lanes(lanes).map(|lane| (lane, LaneProgress::at(self.first_epoch, self.sources()))).collect();
+        self.run(identity, &notes, progress)
+    }
+
+    /// Goes on where a run stopped, with the parts that its ranks wrote; the number of ranks and workers may be another.
+    ///
+    /// # Errors
+    /// If the parts don't cover all lanes exactly once, or belong to another manifest, seed, recipe, version or run; if the lanes can't
+    /// be shared evenly by the ranks and that is not allowed.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    pub fn resume(self, parts: impl IntoIterator<Item = Checkpoint>) -> Result<Loader<B>> {
+        let whole = Checkpoint::join(parts)?;
+        let lanes = whole.identity().lanes;
+        if let Some(wanted) = self.lanes.filter(|&wanted| wanted != lanes) {
+            return Err(Error::checkpoint(format!("the run has {lanes} lanes, and {wanted} were asked for: their number is fixed for the life of a run")));
+        }
+        let (identity, notes) = self.identity(lanes, self.seed.unwrap_or(whole.identity().seed))?;
+        let mut progress = whole.take(&identity, self.rank.lanes(lanes))?;
+        for lane in progress.values_mut() {
+            lane.sources.resize_with(self.sources(), Default::default);
+        }
+        self.run(identity, &notes, progress)
+    }
+
+    fn sources(&self) -> usize {
+        self.manifest.sources().len().max(1)
+    }
+
+    /// Refuses what can't work, before anything is read.
+    fn identity(&self, lanes: u32, seed: u64) -> Result<(Identity, Vec<Note>)> {
+        if self.workers == 0 || lanes == 0 {
+            return Err(Error::config("there must be at least one worker and one lane"));
+        }
+        if self.prefetch == 0 {
+            return Err(Error::config("prefetch 0: no batch could ever be handed over"));
+        }
+        if self.with_epoch == Some(0) {
+            return Err(Error::config("with_epoch 0: an epoch has at least one batch"));
+        }
+        let ranks = self.rank.world_size();
+        if lanes % ranks != 0 && !self.allow_uneven {
+            return Err(Error::config(format!(
+                "{lanes} lanes can't be shared evenly by a world size of {ranks}: ranks would take different numbers of steps. Use a world size that divides {lanes}, or allow uneven steps"
+            )));
+        }
+        if self.manifest.is_empty() {
+            return Err(Error::config("the manifest has no shards"));
+        }
+        // Build the recipe once, to hear what it says of itself.
+        let (_, notes) = recipe::record(|| (self.recipe)(&self.lane(0, lanes, seed, &LaneProgress::at(0, 0))));
+        let recipe = Identity::stages(&notes);
+        if lanes > 1 && !["split_by_rank", "split_by_worker"].iter().all(|split| recipe.iter().any(|stage| stage == split)) {
+            return Err(Error::config(format!("the recipe must split_by_rank and split_by_worker, or each of the {lanes} lanes would read everything")));
+        }
+        let (run, tail) = (self.run.clone(), format!("{:?}", self.tail).to_lowercase());
+        Ok((Identity { run, seed, lanes, tail, with_epoch: self.with_epoch, manifest: self.manifest.hash().to_owned(), recipe }, notes))
+    }
+
+    /// Refuses ranks that could take different numbers of steps.
+    fn check_even(&self) -> Result<()> {
+        if self.rank.world_size() == 1 || self.allow_uneven || self.with_epoch.is_some() {
+            return Ok(());
+        }
+        let count = self.manifest.samples(0);
+        let why = if count.is_none() || !self.manifest.has_counts() {
+            "the manifest does not count the samples of its shards"
+        } else if (0..self.manifest.len()).any(|shard| self.manifest.samples(shard) != count) {
+            "the shards have different numbers of samples"
+        } else if self.tail == Tail::Uneven {
+            "tail is uneven"
+        } else {
+            return Ok(());
+        };
+        Err(Error::config(format!("{why}, so ranks could take different numbers of steps and wait for each other for ever: use with_epoch(batches), or allow_uneven()")))
+    }
+
+    fn lane(&self, lane: u32, lanes: u32, seed: u64, progress: &LaneProgress) -> Lane {
+        Lane { manifest: self.manifest.clone(), seed, tail: self.tail, lane, lanes, epoch: progress.epoch, progress: progress.sources.clone() }
+    }
+
+    fn run(self, identity: Identity, notes: &[Note], progress: BTreeMap<u32, LaneProgress>) -> Result<Loader<B>> {
+        let stop = self.epochs.map(|epochs| self.first_epoch + epochs);
+        // Lanes that roll over end with the loader, not at an epoch of their own.
+        let lane_stop = if self.with_epoch.is_some() { None } else { stop };
+        let lanes: Vec<_> = progress
+            .into_iter()
+            .map(|(id, progress)| {
+                let lane = self.lane(id, identity.lanes, identity.seed, &progress);
+                let pump = Pump::spawn(lane::run(lane, progress.ended, lane_stop, Arc::clone(&self.recipe)), self.prefetch);
+                LaneRun { id, pump, progress }
+            })
+            .collect();
+        let epoch = match self.with_epoch {
+            Some(n) => self.first_epoch + lanes.iter().map(|lane| lane.progress.turns).sum::<u64>() / n,
+            None => lanes.iter().map(|lane| lane.progress.epoch).min().unwrap_or(self.first_epoch),
+        };
+        let ended = stop.is_some_and(|stop| epoch >= stop) || lanes.is_empty();
+        Ok(Loader {
+            lanes,
+            identity,
+            manifest: self.manifest,
+            on_error: self.on_error,
+            epochs: stop,
+            with_epoch: self.with_epoch,
+            batch: notes.iter().rev().find_map(|note| note.batch),
+            tail: self.tail,
+            epoch,
+            stats: Stats::new(),
+            waiting: None,
+            first_skip: None,
+            state: if ended { State::Ended } else { State::Running },
+        })
+    }
+}

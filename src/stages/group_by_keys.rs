@@ -1,0 +1,333 @@
+//! `group_by_keys`: consecutive members of one key become a sample, which gets its place in the order.
+
+use std::collections::{HashSet, VecDeque};
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use futures::Stream;
+use futures::stream::{Fuse, FusedStream, StreamExt};
+use pin_project_lite::pin_project;
+
+use super::expand::{Entry, Member};
+use crate::error::{Error, Result, Scope};
+use crate::position::Mark;
+use crate::random::hash_bytes;
+use crate::recipe;
+use crate::sample::key::{self, Key};
+use crate::sample::{Fields, Head, Name, Origin, Sample};
+use crate::shard::Shard;
+
+pin_project! {
+    /// Stream for the [`group_by_keys`](super::MemberStream::group_by_keys) method.
+    #[must_use = "streams do nothing unless polled"]
+    pub struct GroupByKeys<St> where St: Stream {
+        #[pin]
+        stream: Fuse<St>,
+        group: Group,
+    }
+}
+
+impl<St: Stream> fmt::Debug for GroupByKeys<St> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GroupByKeys").finish_non_exhaustive()
+    }
+}
+
+impl<St: Stream> GroupByKeys<St> {
+    pub(super) fn new(stream: St) -> Self {
+        recipe::note(|| "group_by_keys".into());
+        Self { stream: stream.fuse(), group: Group::default() }
+    }
+}
+
+impl<St: Stream<Item = Result<Entry>>> Stream for GroupByKeys<St> {
+    type Item = Result<Sample<Fields<Bytes>>>;
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let mut this = self.project();
+        loop {
+            if let Some(item) = this.group.out.pop_front() {
+                return Poll::Ready(Some(item));
+            }
+            match ready!(this.stream.as_mut().poll_next(cx)) {
+                Some(Ok(Entry::Member(member))) => this.group.member(member),
+                Some(Ok(Entry::Lost(shard, error))) => this.group.lost(shard, error),
+                Some(Ok(Entry::End(shard))) => this.group.end(shard),
+                Some(Err(error)) => this.group.out.push_back(Err(error)),
+                // A foreign adapter may have cut the stream inside a shard: what is whole so far comes out.
+                None if this.group.open.is_some() => this.group.close(),
+                None => return Poll::Ready(None),
+            }
+        }
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let waiting = self.group.out.len();
+        (waiting, (self.stream.is_terminated() && self.group.open.is_none()).then_some(waiting))
+    }
+}
+
+impl<St: Stream<Item = Result<Entry>>> FusedStream for GroupByKeys<St> {
+    fn is_terminated(&self) -> bool {
+        self.group.out.is_empty() && self.group.open.is_none() && self.stream.is_terminated()
+    }
+}
+
+/// Members in, samples out: everything but the polling.
+#[derive(Default)]
+struct Group {
+    open: Option<Open>,
+    names: Names,
+    /// Ordinal at which the next shard begins.
+    next: u64,
+    out: VecDeque<Result<Sample<Fields<Bytes>>>>,
+}
+
+/// The shard that is being grouped.
+struct Open {
+    shard: Arc<Shard>,
+    origin: Arc<Origin>,
+    first: u64,
+    /// How many samples have been closed.
+    index: u64,
+    pending: Option<Pending>,
+    /// What the sample before had: by it a sample in front of a fault is known to be whole.
+    fields_before: Vec<Name>,
+    seen: Seen,
+}
+
+struct Pending {
+    key: Bytes,
+    fields: Fields<Bytes>,
+}
+
+impl Group {
+    fn member(&mut self, member: Member) {
+        let Some((key, extension)) = key::split(&member.name) else { return };
+        let name = self.names.get(member.modality.as_deref(), extension);
+        let open = Self::opened(&mut self.open, &mut self.next, &mut self.out, &member.shard);
+        if open.pending.as_ref().is_none_or(|pending| pending.key != key) {
+            open.flush(false, &mut self.out);
+            let key = member.name.slice(..key.len());
+            if !open.seen.insert(&key) {
+                open.notice(
+                    &key,
+                    "the key comes back after its sample was closed: its members are not adjacent, so it is in two halves",
+                    None,
+                    &mut self.out,
+                );
+            }
+            open.pending = Some(Pending { key, fields: Fields::with_capacity(open.fields_before.len()) });
+        }
+        let Some(pending) = &mut open.pending else { return };
+        if pending.fields.get(&name).is_some() {
+            let key = pending.key.clone();
+            open.notice(&key, "a member of this name was there already: the first one counts", Some(&member), &mut self.out);
+        } else {
+            pending.fields.push(name, member.data);
+        }
+    }
+
+    fn lost(&mut self, shard: Arc<Shard>, error: Error) {
+        let open = Self::opened(&mut self.open, &mut self.next, &mut self.out, &shard);
+        let rest = error.scope() != Scope::Sample;
+        if !rest || open.pending_is_whole(&error) {
+            open.flush(false, &mut self.out);
+        }
+        let key = open.pending.take().map(|pending| Key::from(pending.key));
+        let index = open.index;
+        open.index += 1;
+        if open.owes(index) && open.is_counted(index) {
+            let head = open.head(key.clone().unwrap_or_default(), index, rest);
+            let error = if let Some(key) = key { error.of_key(key.to_string()) } else { error };
+            self.out.push_back(Err(error.in_shard(shard.name()).settling(head.position(), head.mark)));
+        } else if open.owes(index) {
+            self.out.push_back(Err(error.in_shard(shard.name())));
+        }
+        if rest {
+            self.leave();
+        }
+    }
+
+    fn end(&mut self, shard: Arc<Shard>) {
+        Self::opened(&mut self.open, &mut self.next, &mut self.out, &shard);
+        self.close();
+    }
+
+    /// The shard has ended: its last sample comes out, and its samples are compared with the manifest's count.
+    fn close(&mut self) {
+        if let Some(open) = &mut self.open {
+            open.flush(true, &mut self.out);
+            let known_to_end = open.shard.state.is_some_and(|state| state.end.is_some());
+            if let Some(samples) = open.shard.samples.filter(|&samples| open.index < samples && !known_to_end) {
+                let head = open.head(Key::default(), open.index, true);
+                let message = format!("the manifest counts {samples} samples, the shard ends after {}", open.index);
+                let error = Error::group(message).with_scope(Scope::Shard).in_shard(open.shard.name());
+                self.out.push_back(Err(error.settling(head.position(), head.mark)));
+                open.index += 1;
+            }
+        }
+        self.leave();
+    }
+
+    fn leave(&mut self) {
+        if let Some(open) = self.open.take() {
+            self.next = open.first + open.shard.samples.unwrap_or(open.index);
+        }
+    }
+
+    /// The state of a shard; another one that is open is closed first.
+    fn opened<'a>(slot: &'a mut Option<Open>, next: &mut u64, out: &mut VecDeque<Result<Sample<Fields<Bytes>>>>, shard: &Arc<Shard>) -> &'a mut Open {
+        if slot.as_ref().is_some_and(|open| !Arc::ptr_eq(&open.shard, shard))
+            && let Some(mut open) = slot.take()
+        {
+            open.flush(true, out);
+            *next = open.first + open.shard.samples.unwrap_or(open.index);
+        }
+        slot.get_or_insert_with(|| Open::new(Arc::clone(shard), *next))
+    }
+}
+
+impl Open {
+    fn new(shard: Arc<Shard>, next: u64) -> Self {
+        let context = &shard.context;
+        let origin = Origin {
+            seed: context.seed,
+            epoch: context.epoch,
+            lane: context.lane,
+            source: context.source,
+            place: shard.place,
+            repeat: shard.repeat,
+            shard: shard.name(),
+        };
+        let first = shard.first.unwrap_or(next);
+        Self { shard, origin: Arc::new(origin), first, index: 0, pending: None, fields_before: Vec::new(), seen: Seen::default() }
+    }
+
+    fn head(&self, key: Key, index: u64, last: bool) -> Head {
+        let ordinal = self.first + index;
+        let mark = Mark { last, key: self.origin.random_key(ordinal), ..Mark::read(ordinal, index) };
+        Head { key, origin: Arc::clone(&self.origin), mark }
+    }
+
+    /// Whether the sample at an index is still to be delivered: not settled, and not beyond the place where the shard was given up.
+    fn owes(&self, index: u64) -> bool {
+        let given_up = self.shard.state.and_then(|state| state.end).is_some_and(|end| index >= end);
+        !given_up && self.shard.context.owes(self.first + index)
+    }
+
+    /// Whether the manifest's count leaves room for a sample at this index.
+    fn is_counted(&self, index: u64) -> bool {
+        self.shard.samples.is_none_or(|samples| index < samples)
+    }
+
+    /// Closes the pending sample.
+    fn flush(&mut self, last: bool, out: &mut VecDeque<Result<Sample<Fields<Bytes>>>>) {
+        let Some(Pending { key, fields }) = self.pending.take() else { return };
+        let index = self.index;
+        self.index += 1;
+        if self.fields_before.len() != fields.len() || self.fields_before.iter().zip(fields.iter()).any(|(a, (b, _))| !Arc::ptr_eq(a, b)) {
+            self.fields_before = fields.iter().map(|(name, _)| Arc::clone(name)).collect();
+        }
+        if !self.owes(index) {
+            return;
+        }
+        let head = self.head(key.into(), index, last);
+        out.push_back(if self.is_counted(index) {
+            Ok(Sample { head, body: fields })
+        } else {
+            // Its ordinal belongs to the next shard: it can't be delivered.
+            let samples = self.shard.samples.unwrap_or_default();
+            let message = format!("the manifest counts {samples} samples in the shard, and this is one more");
+            Err(Error::group(message).of_key(head.key.to_string()).in_shard(self.origin.shard.as_str()))
+        });
+    }
+
+    /// Reports something that costs no sample.
+    fn notice(&self, key: &Bytes, message: &'static str, member: Option<&Member>, out: &mut VecDeque<Result<Sample<Fields<Bytes>>>>) {
+        if self.owes(self.index) {
+            let mut error = Error::group(message).of_key(Key::from(key.clone()).to_string()).in_shard(self.origin.shard.as_str());
+            if let Some(member) = member {
+                error = error.in_member(Key::from(member.name.clone()).to_string()).at(member.offset);
+            }
+            out.push_back(Err(error));
+        }
+    }
+
+    /// Whether the sample in front of a fault has all its members, as far as can be known.
+    fn pending_is_whole(&self, error: &Error) -> bool {
+        let Some(pending) = &self.pending else { return false };
+        // The fault is in a member of another key: this one was finished.
+        if let Some((key, _)) = error.member().and_then(|member| key::split(member.as_bytes())) {
+            return key != &pending.key[..];
+        }
+        // Else by comparison with the sample before. The first of a shard has none: then by having a field of every modality, and at least two.
+        if self.fields_before.is_empty() {
+            let has = |modality: &Arc<str>| pending.fields.iter().any(|(name, _)| name.starts_with(&modality_prefix(modality)));
+            return pending.fields.len() >= 2 && self.shard.leaf.modalities().iter().all(has);
+        }
+        self.fields_before.iter().all(|name| pending.fields.get(name).is_some())
+    }
+}
+
+/// `umt5/xxl` -> `umt5_xxl.`: the modality as field names begin with it.
+fn modality_prefix(modality: &str) -> String {
+    let mut prefix = modality.replace('/', "_").to_lowercase();
+    prefix.push('.');
+    prefix
+}
+
+/// Field names, made once and shared.
+#[derive(Default)]
+struct Names(Vec<(Option<Box<str>>, Box<[u8]>, Name)>);
+
+impl Names {
+    /// More different names than any sample has: then they are made anew instead of growing the list.
+    const MOST: usize = 256;
+
+    fn get(&mut self, modality: Option<&str>, extension: &[u8]) -> Name {
+        let known = self.0.iter().find(|(m, e, _)| m.as_deref() == modality && **e == *extension);
+        if let Some((_, _, name)) = known {
+            return Arc::clone(name);
+        }
+        let mut text = modality.map(modality_prefix).unwrap_or_default();
+        text.push_str(&Key::from(Bytes::copy_from_slice(extension)).to_string().to_lowercase());
+        // Two spellings of one name (JPG, jpg) share it.
+        let name = self.0.iter().find(|(.., name)| **name == *text).map_or_else(|| text.into(), |(.., name)| Arc::clone(name));
+        if self.0.len() < Self::MOST {
+            self.0.push((modality.map(Into::into), extension.into(), Arc::clone(&name)));
+        }
+        name
+    }
+}
+
+/// The keys of a shard so far. As long as they come sorted, as good packers write them, the newest is enough to know that none came twice.
+#[derive(Default)]
+struct Seen {
+    hashes: Vec<u64>,
+    set: HashSet<u64>,
+    newest: Bytes,
+    sorted: bool,
+}
+
+impl Seen {
+    /// Adds a key; whether it is new.
+    fn insert(&mut self, key: &Bytes) -> bool {
+        let hash = hash_bytes(key);
+        if self.hashes.is_empty() {
+            self.sorted = true;
+        } else if self.sorted && key <= &self.newest {
+            self.sorted = false;
+            self.set = self.hashes.iter().copied().collect();
+        }
+        let new = self.sorted || self.set.insert(hash);
+        if self.sorted {
+            self.newest = key.clone();
+            self.hashes.push(hash);
+        }
+        new
+    }
+}

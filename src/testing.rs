@@ -1,0 +1,57 @@
+//! Small data sets in memory, and the test that tests resuming, for this crate's tests and those of its users.
+
+use bytes::Bytes;
+
+use crate::shard::Manifest;
+use crate::store::Memory;
+
+/// A tar of these files, as small as can be.
+///
+/// # Panics
+/// If a name is longer than 100 bytes.
+#[must_use]
+pub fn tar(files: &[(&str, &[u8])]) -> Bytes {
+    let mut archive = Vec::new();
+    for (name, data) in files {
+        let mut header = [0u8; 512];
+        assert!(name.len() <= 100, "{name}: longer than a plain header can hold");
+        header[..name.len()].copy_from_slice(name.as_bytes());
+        header[100..108].copy_from_slice(b"0000644\0");
+        header[124..136].copy_from_slice(format!("{:011o}\0", data.len()).as_bytes());
+        header[136..148].copy_from_slice(b"00000000000\0");
+        header[148..156].fill(b' ');
+        header[156] = b'0';
+        header[257..265].copy_from_slice(b"ustar\x0000");
+        let sum: u32 = header.iter().map(|&b| u32::from(b)).sum();
+        header[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+        archive.extend_from_slice(&header);
+        archive.extend_from_slice(data);
+        archive.resize(archive.len().next_multiple_of(512), 0);
+    }
+    archive.resize(archive.len() + 1024, 0);
+    archive.into()
+}
+
+/// `shards` single tars of `samples` samples each in a [`Memory`] store: keys `s3_k7`, one field `txt` that holds the key.
+#[must_use]
+pub fn shards(shards: usize, samples: usize) -> (Manifest, Memory) {
+    ragged_shards(&vec![samples; shards])
+}
+
+/// As [`shards`], with a number of samples for each shard.
+///
+/// # Panics
+/// Never: the paths are fine.
+#[must_use]
+pub fn ragged_shards(samples: &[usize]) -> (Manifest, Memory) {
+    let store = Memory::new();
+    let mut paths = Vec::new();
+    for (shard, &samples) in samples.iter().enumerate() {
+        let files: Vec<_> = (0..samples).map(|i| (format!("s{shard}_k{i}.txt"), format!("s{shard}_k{i}"))).collect();
+        let files: Vec<_> = files.iter().map(|(name, text)| (name.as_str(), text.as_bytes())).collect();
+        paths.push(format!("{shard:06}.tar"));
+        store.insert(format!("{shard:06}.tar"), tar(&files));
+    }
+    let manifest = Manifest::of_shards(paths).unwrap_or_else(|error| unreachable!("plain paths: {error}"));
+    (manifest, store)
+}
