@@ -51,8 +51,14 @@ impl Identity {
     }
 
     /// The order of shards that the recipe asks for in an epoch, if it is one of the simple ones.
-    pub(crate) fn epoch_order(&self, manifest: &Manifest, tail: Tail, epoch: u64) -> Option<EpochOrder> {
-        if self.recipe.iter().any(|stage| stage.starts_with("order(") || stage.starts_with("mix(")) {
+    pub(crate) fn epoch_order(
+        &self,
+        manifest: &Manifest,
+        tail: Tail,
+        epoch: u64,
+    ) -> Option<EpochOrder> {
+        if self.recipe.iter().any(|stage| stage.starts_with("order(") || stage.starts_with("mix("))
+        {
             return None;
         }
         let shuffled = self.recipe.iter().any(|stage| stage == "shuffle_shards");
@@ -63,7 +69,9 @@ impl Identity {
     /// Refuses another run, and says what differs.
     fn check(&self, other: &Self) -> Result<()> {
         let refuse = |what: &str, theirs: &dyn std::fmt::Debug, ours: &dyn std::fmt::Debug| {
-            Err(Error::checkpoint(format!("it belongs to another run: {what} {theirs:?}, and not {ours:?}")))
+            Err(Error::checkpoint(format!(
+                "it belongs to another run: {what} {theirs:?}, and not {ours:?}"
+            )))
         };
         if self.run != other.run {
             return refuse("run", &other.run, &self.run);
@@ -84,8 +92,11 @@ impl Identity {
             return refuse("with_epoch", &other.with_epoch, &self.with_epoch);
         }
         if self.recipe != other.recipe {
-            let differs = (0..self.recipe.len().max(other.recipe.len())).find(|&i| self.recipe.get(i) != other.recipe.get(i));
-            let stage = |recipe: &[String]| differs.and_then(|i| recipe.get(i).cloned()).unwrap_or_else(|| "nothing".into());
+            let differs = (0..self.recipe.len().max(other.recipe.len()))
+                .find(|&i| self.recipe.get(i) != other.recipe.get(i));
+            let stage = |recipe: &[String]| {
+                differs.and_then(|i| recipe.get(i).cloned()).unwrap_or_else(|| "nothing".into())
+            };
             return refuse("recipe", &stage(&other.recipe), &stage(&self.recipe));
         }
         Ok(())
@@ -125,7 +136,8 @@ impl Checkpoint {
     /// # Errors
     /// Never, unless memory runs out.
     pub fn to_json(&self) -> Result<String> {
-        serde_json::to_string(self).map_err(|error| Error::checkpoint("can't be written as JSON").with_source(error))
+        serde_json::to_string(self)
+            .map_err(|error| Error::checkpoint("can't be written as JSON").with_source(error))
     }
 
     /// From JSON.
@@ -141,11 +153,18 @@ impl Checkpoint {
         let bad = |error| Error::checkpoint("not a checkpoint").with_source(error);
         let Version { version } = serde_json::from_str(text).map_err(bad)?;
         if version != VERSION {
-            return Err(Error::checkpoint(format!("version {version}; this program reads version {VERSION}")));
+            return Err(Error::checkpoint(format!(
+                "version {version}; this program reads version {VERSION}"
+            )));
         }
         let checkpoint: Self = serde_json::from_str(text).map_err(bad)?;
-        if let Some(lane) = checkpoint.progress.keys().find(|&&lane| lane >= checkpoint.identity.lanes) {
-            return Err(Error::checkpoint(format!("lane {lane} of {} lanes", checkpoint.identity.lanes)));
+        if let Some(lane) =
+            checkpoint.progress.keys().find(|&&lane| lane >= checkpoint.identity.lanes)
+        {
+            return Err(Error::checkpoint(format!(
+                "lane {lane} of {} lanes",
+                checkpoint.identity.lanes
+            )));
         }
         Ok(checkpoint)
     }
@@ -156,7 +175,11 @@ impl Checkpoint {
     /// Of the file system.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
-        let failed = |error| Error::checkpoint("can't be written").with_source(error).in_shard(path.to_string_lossy());
+        let failed = |error| {
+            Error::checkpoint("can't be written")
+                .with_source(error)
+                .in_shard(path.to_string_lossy())
+        };
         write_atomically(path, self.to_json()?.as_bytes()).map_err(failed)
     }
 
@@ -172,7 +195,9 @@ impl Checkpoint {
             }
             std::fs::read_to_string(path)
         };
-        let text = read().map_err(|error| Error::checkpoint("can't be read").with_source(error).in_shard(path.to_string_lossy()))?;
+        let text = read().map_err(|error| {
+            Error::checkpoint("can't be read").with_source(error).in_shard(path.to_string_lossy())
+        })?;
         Self::from_json(&text).map_err(|error| error.in_shard(path.to_string_lossy()))
     }
 
@@ -191,15 +216,24 @@ impl Checkpoint {
                 }
             }
         }
-        if let Some(lane) = (0..whole.identity.lanes).find(|lane| !whole.progress.contains_key(lane)) {
+        if let Some(lane) =
+            (0..whole.identity.lanes).find(|lane| !whole.progress.contains_key(lane))
+        {
             let have = whole.progress.len();
-            return Err(Error::checkpoint(format!("lane {lane} is in none of the parts: {have} of {} lanes were given", whole.identity.lanes)));
+            return Err(Error::checkpoint(format!(
+                "lane {lane} is in none of the parts: {have} of {} lanes were given",
+                whole.identity.lanes
+            )));
         }
         Ok(whole)
     }
 
     /// Takes out the lanes that a rank runs, after comparing with what it is about to run.
-    pub(crate) fn take(mut self, identity: &Identity, lanes: impl Iterator<Item = u32>) -> Result<BTreeMap<u32, LaneProgress>> {
+    pub(crate) fn take(
+        mut self,
+        identity: &Identity,
+        lanes: impl Iterator<Item = u32>,
+    ) -> Result<BTreeMap<u32, LaneProgress>> {
         identity.check(&self.identity)?;
         Ok(lanes.filter_map(|lane| Some((lane, self.progress.remove(&lane)?))).collect())
     }

@@ -61,7 +61,16 @@ impl Mark {
     /// The mark of a sample as it is read: its time is its ordinal, and nothing older is held.
     #[must_use]
     pub const fn read(ordinal: u64, index: u64) -> Self {
-        Self { ordinal, index, floor: ordinal, time: ordinal.saturating_mul(TICKS), stage: 0, stride: 1, last: false, key: 0 }
+        Self {
+            ordinal,
+            index,
+            floor: ordinal,
+            time: ordinal.saturating_mul(TICKS),
+            stage: 0,
+            stride: 1,
+            last: false,
+            key: 0,
+        }
     }
 
     /// The ordinal of the first sample of the same shard.

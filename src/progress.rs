@@ -95,7 +95,10 @@ impl Settled {
             return true;
         }
         let chunk = ordinal / CHUNK - self.floor / CHUNK;
-        usize::try_from(chunk).ok().and_then(|i| self.chunks.get(i)).is_some_and(|chunk| chunk.has(ordinal % CHUNK))
+        usize::try_from(chunk)
+            .ok()
+            .and_then(|i| self.chunks.get(i))
+            .is_some_and(|chunk| chunk.has(ordinal % CHUNK))
     }
 
     /// Settles an ordinal; whether it was owed until now.
@@ -175,7 +178,9 @@ impl Settled {
                 // The floor lies inside the first chunk.
                 Chunk::Empty => add(false, start + CHUNK - at),
                 Chunk::Full => add(true, start + CHUNK - at),
-                Chunk::Some { .. } => (at..start + CHUNK).for_each(|o| add(chunk.has(o - start), 1)),
+                Chunk::Some { .. } => {
+                    (at..start + CHUNK).for_each(|o| add(chunk.has(o - start), 1))
+                }
             }
             at = start + CHUNK;
         }
@@ -223,7 +228,10 @@ impl<'de> Deserialize<'de> for Settled {
             run |= u64::from(byte & 127) << shift;
             shift += 7;
             if byte < 128 {
-                let end = at.checked_add(run).filter(|end| end - written.floor < WIDEST).ok_or_else(|| D::Error::custom("above: too wide"))?;
+                let end = at
+                    .checked_add(run)
+                    .filter(|end| end - written.floor < WIDEST)
+                    .ok_or_else(|| D::Error::custom("above: too wide"))?;
                 if settled {
                     set.fill(at, end);
                 }
@@ -288,7 +296,11 @@ impl ShardState {
     /// One past the ordinal of the last sample, where the end is known.
     #[must_use]
     pub fn past(&self) -> Option<u64> {
-        self.end.map(|end| self.first.saturating_add(end.saturating_sub(1).saturating_mul(self.stride)).saturating_add(u64::from(end > 0)))
+        self.end.map(|end| {
+            self.first
+                .saturating_add(end.saturating_sub(1).saturating_mul(self.stride))
+                .saturating_add(u64::from(end > 0))
+        })
     }
 
     /// Which interleaved group it belongs to (each shard is its own without interleaving), counted by places in the lane.
@@ -361,7 +373,9 @@ impl SourceProgress {
     /// Whether everything in a shard is settled.
     #[must_use]
     pub fn is_settled(&self, shard: &ShardState) -> bool {
-        shard.end.is_some_and(|end| (0..end).map(|i| shard.first + i * shard.stride).all(|o| self.settled.has(o)))
+        shard.end.is_some_and(|end| {
+            (0..end).map(|i| shard.first + i * shard.stride).all(|o| self.settled.has(o))
+        })
     }
 
     /// Settles a sample; false if it had been settled before.
@@ -373,7 +387,15 @@ impl SourceProgress {
         let end = mark.last.then_some(mark.index + 1);
         match self.shards.binary_search_by_key(&position.place, |s| s.place) {
             Ok(i) => self.shards[i].end = self.shards[i].end.or(end),
-            Err(i) => self.shards.insert(i, ShardState { place: position.place, first: mark.first(), stride: mark.stride.into(), end }),
+            Err(i) => self.shards.insert(
+                i,
+                ShardState {
+                    place: position.place,
+                    first: mark.first(),
+                    stride: mark.stride.into(),
+                    end,
+                },
+            ),
         }
         new
     }
@@ -388,7 +410,11 @@ impl SourceProgress {
         self.silent += self.settled.raise(floor);
         let floor = self.settled.floor();
         // A shard is needed as long as it, or one interleaved with it, may still owe something; the last one always, for the next one's first ordinal.
-        let keep = self.shards.iter().position(|s| s.past().is_none_or(|past| past > floor)).unwrap_or(self.shards.len().saturating_sub(1));
+        let keep = self
+            .shards
+            .iter()
+            .position(|s| s.past().is_none_or(|past| past > floor))
+            .unwrap_or(self.shards.len().saturating_sub(1));
         if keep > 0 {
             let group = self.shards[keep].group(lanes);
             let keep = self.shards.partition_point(|s| s.group(lanes) < group);
@@ -426,7 +452,11 @@ impl LaneProgress {
     /// If there is none.
     pub fn source(&mut self, source: u16) -> Result<&mut SourceProgress> {
         let known = self.sources.len();
-        self.sources.get_mut(usize::from(source)).ok_or_else(|| Error::config(format!("a sample of source {source} came from a lane with {known} sources")))
+        self.sources.get_mut(usize::from(source)).ok_or_else(|| {
+            Error::config(format!(
+                "a sample of source {source} came from a lane with {known} sources"
+            ))
+        })
     }
 }
 

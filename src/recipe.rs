@@ -32,7 +32,10 @@ pub fn note(stage: impl FnOnce() -> String) {
 
 /// Notes a stage that makes batches.
 pub fn note_batch(size: usize, drop_last: bool) {
-    add(|| Note { text: format!("batch({size}, drop_last {drop_last})"), batch: Some((size, drop_last)) });
+    add(|| Note {
+        text: format!("batch({size}, drop_last {drop_last})"),
+        batch: Some((size, drop_last)),
+    });
 }
 
 /// Builds something and returns it with the notes taken meanwhile on this thread.

@@ -47,11 +47,15 @@ pub fn ragged_shards(samples: &[usize]) -> (Manifest, Memory) {
     let store = Memory::new();
     let mut paths = Vec::new();
     for (shard, &samples) in samples.iter().enumerate() {
-        let files: Vec<_> = (0..samples).map(|i| (format!("s{shard}_k{i}.txt"), format!("s{shard}_k{i}"))).collect();
-        let files: Vec<_> = files.iter().map(|(name, text)| (name.as_str(), text.as_bytes())).collect();
+        let files: Vec<_> = (0..samples)
+            .map(|i| (format!("s{shard}_k{i}.txt"), format!("s{shard}_k{i}")))
+            .collect();
+        let files: Vec<_> =
+            files.iter().map(|(name, text)| (name.as_str(), text.as_bytes())).collect();
         paths.push(format!("{shard:06}.tar"));
         store.insert(format!("{shard:06}.tar"), tar(&files));
     }
-    let manifest = Manifest::of_shards(paths).unwrap_or_else(|error| unreachable!("plain paths: {error}"));
+    let manifest =
+        Manifest::of_shards(paths).unwrap_or_else(|error| unreachable!("plain paths: {error}"));
     (manifest, store)
 }

@@ -139,7 +139,9 @@ impl Rank {
             .iter()
             .try_fold(1u32, |product, &size| product.checked_mul(size));
         let groups = match parts {
-            Some(parts) if parts > 0 && self.world_size.is_multiple_of(parts) => self.world_size / parts,
+            Some(parts) if parts > 0 && self.world_size.is_multiple_of(parts) => {
+                self.world_size / parts
+            }
             _ => {
                 return Err(Error::config(format!(
                     "world size {} is no multiple of tensor {tensor} * context {context} * pipeline {pipeline}",

@@ -38,12 +38,19 @@ pub struct Builder<B> {
 
 impl<B> fmt::Debug for Builder<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Builder").field("seed", &self.seed).field("rank", &self.rank).field("workers", &self.workers).finish_non_exhaustive()
+        f.debug_struct("Builder")
+            .field("seed", &self.seed)
+            .field("rank", &self.rank)
+            .field("workers", &self.workers)
+            .finish_non_exhaustive()
     }
 }
 
 impl<B: Heads + Send + 'static> Builder<B> {
-    pub(super) fn new<S>(manifest: &Manifest, recipe: impl Fn(&Lane) -> S + Send + Sync + 'static) -> Self
+    pub(super) fn new<S>(
+        manifest: &Manifest,
+        recipe: impl Fn(&Lane) -> S + Send + Sync + 'static,
+    ) -> Self
     where
         S: Stream<Item = Result<B>> + Send + 'static,
     {
@@ -152,11 +159,16 @@ impl<B: Heads + Send + 'static> Builder<B> {
     /// # Panics
     /// Outside a tokio runtime.
     pub fn start(self) -> Result<Loader<B>> {
-        let lanes = self.lanes.map_or_else(|| self.rank.world_size().checked_mul(self.workers), Some);
+        let lanes =
+            self.lanes.map_or_else(|| self.rank.world_size().checked_mul(self.workers), Some);
         let lanes = lanes.ok_or_else(|| Error::config("more lanes than can be counted"))?;
         self.check_even()?;
         let (identity, notes) = self.identity(lanes, self.seed.unwrap_or(0))?;
-        let progress = self.rank.lanes(lanes).map(|lane| (lane, LaneProgress::at(self.first_epoch, self.sources()))).collect();
+        let progress = self
+            .rank
+            .lanes(lanes)
+            .map(|lane| (lane, LaneProgress::at(self.first_epoch, self.sources())))
+            .collect();
         self.run(identity, &notes, progress)
     }
 
@@ -172,7 +184,9 @@ impl<B: Heads + Send + 'static> Builder<B> {
         let whole = Checkpoint::join(parts)?;
         let lanes = whole.identity().lanes;
         if let Some(wanted) = self.lanes.filter(|&wanted| wanted != lanes) {
-            return Err(Error::checkpoint(format!("the run has {lanes} lanes, and {wanted} were asked for: their number is fixed for the life of a run")));
+            return Err(Error::checkpoint(format!(
+                "the run has {lanes} lanes, and {wanted} were asked for: their number is fixed for the life of a run"
+            )));
         }
         let (identity, notes) = self.identity(lanes, self.seed.unwrap_or(whole.identity().seed))?;
         let mut progress = whole.take(&identity, self.rank.lanes(lanes))?;
@@ -207,13 +221,31 @@ impl<B: Heads + Send + 'static> Builder<B> {
             return Err(Error::config("the manifest has no shards"));
         }
         // Build the recipe once, to hear what it says of itself.
-        let (_, notes) = recipe::record(|| (self.recipe)(&self.lane(0, lanes, seed, &LaneProgress::at(0, 0))));
+        let (_, notes) =
+            recipe::record(|| (self.recipe)(&self.lane(0, lanes, seed, &LaneProgress::at(0, 0))));
         let recipe = Identity::stages(&notes);
-        if lanes > 1 && !["split_by_rank", "split_by_worker"].iter().all(|split| recipe.iter().any(|stage| stage == split)) {
-            return Err(Error::config(format!("the recipe must split_by_rank and split_by_worker, or each of the {lanes} lanes would read everything")));
+        if lanes > 1
+            && !["split_by_rank", "split_by_worker"]
+                .iter()
+                .all(|split| recipe.iter().any(|stage| stage == split))
+        {
+            return Err(Error::config(format!(
+                "the recipe must split_by_rank and split_by_worker, or each of the {lanes} lanes would read everything"
+            )));
         }
         let (run, tail) = (self.run.clone(), format!("{:?}", self.tail).to_lowercase());
-        Ok((Identity { run, seed, lanes, tail, with_epoch: self.with_epoch, manifest: self.manifest.hash().to_owned(), recipe }, notes))
+        Ok((
+            Identity {
+                run,
+                seed,
+                lanes,
+                tail,
+                with_epoch: self.with_epoch,
+                manifest: self.manifest.hash().to_owned(),
+                recipe,
+            },
+            notes,
+        ))
     }
 
     /// Refuses ranks that could take different numbers of steps.
@@ -231,14 +263,29 @@ impl<B: Heads + Send + 'static> Builder<B> {
         } else {
             return Ok(());
         };
-        Err(Error::config(format!("{why}, so ranks could take different numbers of steps and wait for each other for ever: use with_epoch(batches), or allow_uneven()")))
+        Err(Error::config(format!(
+            "{why}, so ranks could take different numbers of steps and wait for each other for ever: use with_epoch(batches), or allow_uneven()"
+        )))
     }
 
     fn lane(&self, lane: u32, lanes: u32, seed: u64, progress: &LaneProgress) -> Lane {
-        Lane { manifest: self.manifest.clone(), seed, tail: self.tail, lane, lanes, epoch: progress.epoch, progress: progress.sources.clone() }
+        Lane {
+            manifest: self.manifest.clone(),
+            seed,
+            tail: self.tail,
+            lane,
+            lanes,
+            epoch: progress.epoch,
+            progress: progress.sources.clone(),
+        }
     }
 
-    fn run(self, identity: Identity, notes: &[Note], progress: BTreeMap<u32, LaneProgress>) -> Result<Loader<B>> {
+    fn run(
+        self,
+        identity: Identity,
+        notes: &[Note],
+        progress: BTreeMap<u32, LaneProgress>,
+    ) -> Result<Loader<B>> {
         let stop = self.epochs.map(|epochs| self.first_epoch + epochs);
         // Lanes that roll over end with the loader, not at an epoch of their own.
         let lane_stop = if self.with_epoch.is_some() { None } else { stop };
@@ -246,12 +293,17 @@ impl<B: Heads + Send + 'static> Builder<B> {
             .into_iter()
             .map(|(id, progress)| {
                 let lane = self.lane(id, identity.lanes, identity.seed, &progress);
-                let pump = Pump::spawn(lane::run(lane, progress.ended, lane_stop, Arc::clone(&self.recipe)), self.prefetch);
+                let pump = Pump::spawn(
+                    lane::run(lane, progress.ended, lane_stop, Arc::clone(&self.recipe)),
+                    self.prefetch,
+                );
                 LaneRun { id, pump, progress }
             })
             .collect();
         let epoch = match self.with_epoch {
-            Some(n) => self.first_epoch + lanes.iter().map(|lane| lane.progress.turns).sum::<u64>() / n,
+            Some(n) => {
+                self.first_epoch + lanes.iter().map(|lane| lane.progress.turns).sum::<u64>() / n
+            }
             None => lanes.iter().map(|lane| lane.progress.epoch).min().unwrap_or(self.first_epoch),
         };
         let ended = stop.is_some_and(|stop| epoch >= stop) || lanes.is_empty();

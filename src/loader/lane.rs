@@ -29,7 +29,11 @@ pub struct Lane {
 impl Lane {
     /// The shards of the loader's manifest, set up for this lane: like [`shard_list(&manifest)`](shard_list), with seed, epoch and lane.
     pub fn shard_list(&self) -> ShardList {
-        let list = shard_list(&self.manifest).seed(self.seed).epoch(self.epoch).tail(self.tail).for_lane(self.lane, self.lanes);
+        let list = shard_list(&self.manifest)
+            .seed(self.seed)
+            .epoch(self.epoch)
+            .tail(self.tail)
+            .for_lane(self.lane, self.lanes);
         match self.progress.first() {
             Some(progress) => list.resume(progress.clone()),
             None => list,
@@ -43,8 +47,14 @@ impl Lane {
     /// If the manifest has no such source.
     pub fn source(&self, source: u16) -> Result<ShardList> {
         let known = self.manifest.sources();
-        let found = known.get(usize::from(source)).ok_or_else(|| Error::config(format!("source {source} of a manifest with {} data sets", known.len())))?;
-        let list = shard_list(&self.manifest).seed(self.seed).epoch(self.epoch).tail(self.tail).for_lane(self.lane, self.lanes);
+        let found = known.get(usize::from(source)).ok_or_else(|| {
+            Error::config(format!("source {source} of a manifest with {} data sets", known.len()))
+        })?;
+        let list = shard_list(&self.manifest)
+            .seed(self.seed)
+            .epoch(self.epoch)
+            .tail(self.tail)
+            .for_lane(self.lane, self.lanes);
         let list = list.for_source(source, found.shards.clone());
         Ok(match self.progress.get(usize::from(source)) {
             Some(progress) => list.resume(progress.clone()),
@@ -86,9 +96,16 @@ pub(super) enum Item<B> {
 }
 
 /// A lane from where it is to the end of the last epoch, epoch by epoch. `ended` is whether it has ended in its epoch already.
-pub(super) fn run<B: Send + 'static>(first: Lane, ended: bool, epochs: Option<u64>, recipe: Arc<Recipe<B>>) -> impl Stream<Item = Item<B>> + Send + 'static {
+pub(super) fn run<B: Send + 'static>(
+    first: Lane,
+    ended: bool,
+    epochs: Option<u64>,
+    recipe: Arc<Recipe<B>>,
+) -> impl Stream<Item = Item<B>> + Send + 'static {
     let start = first.epoch + u64::from(ended);
-    let all = stream::unfold(start, move |epoch| std::future::ready(epochs.is_none_or(|end| epoch < end).then_some((epoch, epoch + 1))));
+    let all = stream::unfold(start, move |epoch| {
+        std::future::ready(epochs.is_none_or(|end| epoch < end).then_some((epoch, epoch + 1)))
+    });
     all.flat_map(move |epoch| {
         let mut lane = first.clone();
         if epoch != first.epoch {

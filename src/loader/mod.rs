@@ -79,7 +79,11 @@ enum Step<B> {
 
 impl<B> fmt::Debug for Loader<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Loader").field("epoch", &self.epoch).field("lanes", &self.lanes.len()).field("stats", &self.stats).finish_non_exhaustive()
+        f.debug_struct("Loader")
+            .field("epoch", &self.epoch)
+            .field("lanes", &self.lanes.len())
+            .field("stats", &self.stats)
+            .finish_non_exhaustive()
     }
 }
 
@@ -108,7 +112,10 @@ impl<B: Heads + Send + 'static> Loader<B> {
     /// assert_eq!(rest, due);
     /// # shardstream::Result::Ok(()) }).unwrap();
     /// ```
-    pub fn builder<S>(manifest: &Manifest, recipe: impl Fn(&Lane) -> S + Send + Sync + 'static) -> Builder<B>
+    pub fn builder<S>(
+        manifest: &Manifest,
+        recipe: impl Fn(&Lane) -> S + Send + Sync + 'static,
+    ) -> Builder<B>
     where
         S: Stream<Item = Result<B>> + Send + 'static,
     {
@@ -157,9 +164,15 @@ impl<B: Heads + Send + 'static> Loader<B> {
         self.with_epoch.or_else(|| {
             let (size, drop_last) = self.batch?;
             let size = size as u64;
-            let steps = |samples: u64| if drop_last { samples / size } else { samples.div_ceil(size) };
+            let steps =
+                |samples: u64| if drop_last { samples / size } else { samples.div_ceil(size) };
             let order = self.identity.epoch_order(&self.manifest, self.tail, self.epoch)?;
-            let samples = |lane| order.places_of(lane).map(|place| self.manifest.samples(order.shard_at(place).0)).sum::<Option<u64>>();
+            let samples = |lane| {
+                order
+                    .places_of(lane)
+                    .map(|place| self.manifest.samples(order.shard_at(place).0))
+                    .sum::<Option<u64>>()
+            };
             self.lanes.iter().map(|lane| samples(lane.id).map(steps)).sum()
         })
     }
@@ -192,13 +205,21 @@ impl<B: Heads + Send + 'static> Loader<B> {
             let lane = &mut self.lanes[at];
             match ready!(Pin::new(&mut lane.pump).poll_next(cx)) {
                 Some(lane::Item::Batch(batch)) => {
-                    if let Err(error) = settle(&mut lane.progress, &batch, self.identity.lanes, &mut self.stats) {
+                    if let Err(error) =
+                        settle(&mut lane.progress, &batch, self.identity.lanes, &mut self.stats)
+                    {
                         self.state = State::Ended;
                         return Poll::Ready(Some(Err(error)));
                     }
-                    if self.with_epoch.is_some_and(|n| self.lanes.iter().map(|lane| lane.progress.turns).sum::<u64>() % n == 0) {
+                    if self.with_epoch.is_some_and(|n| {
+                        self.lanes.iter().map(|lane| lane.progress.turns).sum::<u64>() % n == 0
+                    }) {
                         self.epoch += 1;
-                        self.state = if self.epochs.is_some_and(|end| self.epoch >= end) { State::Ended } else { State::Between };
+                        self.state = if self.epochs.is_some_and(|end| self.epoch >= end) {
+                            State::Ended
+                        } else {
+                            State::Between
+                        };
                     }
                     return Poll::Ready(Some(Ok(Step::Batch(batch))));
                 }
@@ -209,10 +230,16 @@ impl<B: Heads + Send + 'static> Loader<B> {
                     }
                 }
                 Some(lane::Item::End) => {
-                    lane.progress.sources.iter_mut().for_each(crate::progress::SourceProgress::finish);
+                    lane.progress
+                        .sources
+                        .iter_mut()
+                        .for_each(crate::progress::SourceProgress::finish);
                     if self.with_epoch.is_some() {
                         let (epoch, turns) = (lane.progress.epoch + 1, lane.progress.turns);
-                        lane.progress = LaneProgress { turns, ..LaneProgress::at(epoch, lane.progress.sources.len()) };
+                        lane.progress = LaneProgress {
+                            turns,
+                            ..LaneProgress::at(epoch, lane.progress.sources.len())
+                        };
                         if let Some(error) = self.empty_pass(at) {
                             self.state = State::Ended;
                             return Poll::Ready(Some(Err(error)));
@@ -237,7 +264,11 @@ impl<B: Heads + Send + 'static> Loader<B> {
             self.state = State::Ended;
             return Err(self.nothing_came());
         }
-        self.state = if self.epochs.is_some_and(|end| self.epoch >= end) { State::Ended } else { State::Between };
+        self.state = if self.epochs.is_some_and(|end| self.epoch >= end) {
+            State::Ended
+        } else {
+            State::Between
+        };
         Ok(Step::EpochEnd)
     }
 
@@ -290,7 +321,12 @@ impl<B: Heads + Send + 'static> Loader<B> {
 }
 
 /// Settles what is handed out.
-fn settle(progress: &mut LaneProgress, batch: &impl Heads, lanes: u32, stats: &mut Stats) -> Result<()> {
+fn settle(
+    progress: &mut LaneProgress,
+    batch: &impl Heads,
+    lanes: u32,
+    stats: &mut Stats,
+) -> Result<()> {
     for head in batch.heads() {
         let source = progress.source(head.origin.source)?;
         if source.settle(&head.position(), &head.mark) {

@@ -24,7 +24,15 @@ pub struct Stats {
 
 impl Stats {
     pub(super) fn new() -> Self {
-        Self { batches: 0, samples: 0, repeated: 0, faults: 0, filtered: 0, waited: Duration::ZERO, started: Instant::now() }
+        Self {
+            batches: 0,
+            samples: 0,
+            repeated: 0,
+            faults: 0,
+            filtered: 0,
+            waited: Duration::ZERO,
+            started: Instant::now(),
+        }
     }
 
     /// Share of the time since the start that the trainer has waited for batches, from 0 to 1.

@@ -77,12 +77,20 @@ impl Shard {
         if self.leaf.modalities.is_empty() {
             return vec![(None, self.leaf.tar_path(&self.path))];
         }
-        self.leaf.modalities.iter().map(|m| (Some(Arc::clone(m)), self.leaf.twin_path(m, &self.path))).collect()
+        self.leaf
+            .modalities
+            .iter()
+            .map(|m| (Some(Arc::clone(m)), self.leaf.twin_path(m, &self.path)))
+            .collect()
     }
 
     /// The shard as a person knows it: the single tar's path, or the twins' common part below the root.
     #[must_use]
     pub fn name(&self) -> String {
-        if self.leaf.modalities.is_empty() { self.leaf.tar_path(&self.path) } else { self.path.clone() }
+        if self.leaf.modalities.is_empty() {
+            self.leaf.tar_path(&self.path)
+        } else {
+            self.path.clone()
+        }
     }
 }

@@ -73,7 +73,10 @@ struct Side {
 
 impl Align {
     pub(super) fn new(names: impl IntoIterator<Item = String>, look_ahead: LookAhead) -> Self {
-        let sides = names.into_iter().map(|name| Side { name, waiting: VecDeque::new(), ended: false }).collect();
+        let sides = names
+            .into_iter()
+            .map(|name| Side { name, waiting: VecDeque::new(), ended: false })
+            .collect();
         Self { sides, look_ahead, current: None, lost: VecDeque::new(), bytes: 0, searching: None }
     }
 
@@ -109,11 +112,19 @@ impl Align {
             }
         }
         // Each side needs a head, unless it has ended.
-        if let Some(side) = self.sides.iter().position(|side| side.waiting.is_empty() && !side.ended) {
+        if let Some(side) =
+            self.sides.iter().position(|side| side.waiting.is_empty() && !side.ended)
+        {
             return Next::Read(side);
         }
-        let Some(first) = self.sides.iter().find_map(|side| side.waiting.front()) else { return Next::End };
-        if self.sides.iter().all(|side| side.waiting.front().is_some_and(|head| head.key() == first.key())) {
+        let Some(first) = self.sides.iter().find_map(|side| side.waiting.front()) else {
+            return Next::End;
+        };
+        if self
+            .sides
+            .iter()
+            .all(|side| side.waiting.front().is_some_and(|head| head.key() == first.key()))
+        {
             let member = &first.member.name;
             self.current = Some((member.slice(..first.key), 0));
             return self.next();
@@ -134,13 +145,15 @@ impl Align {
     /// The heads differ: find the next key that all sides have, reading on where it is not there yet.
     fn resync(&mut self) -> Next {
         // What was read before is known to have nothing in common: only the member read last can change that.
-        let from = self.searching.map_or(0, |side| self.sides[side].waiting.len().saturating_sub(1));
+        let from =
+            self.searching.map_or(0, |side| self.sides[side].waiting.len().saturating_sub(1));
         if let Some(key) = self.common_key(self.searching.unwrap_or(0), from) {
             self.drop_before(Some(&key));
             return self.next();
         }
         let open = |side: &&Side| !side.ended;
-        let Some(fewest) = self.sides.iter().filter(open).map(|side| side.waiting.len()).min() else {
+        let Some(fewest) = self.sides.iter().filter(open).map(|side| side.waiting.len()).min()
+        else {
             self.drop_before(None);
             return self.next();
         };
@@ -151,10 +164,15 @@ impl Align {
         }
         if fewest >= self.look_ahead.members || self.bytes > self.look_ahead.bytes {
             let heads: Vec<_> = self.sides.iter().map(|side| side.head_says("is at")).collect();
-            let message = format!("no common key within the next {fewest} members ({} bytes): {}", self.bytes, heads.join(", "));
+            let message = format!(
+                "no common key within the next {fewest} members ({} bytes): {}",
+                self.bytes,
+                heads.join(", ")
+            );
             return Next::TooFar { message };
         }
-        self.searching = self.sides.iter().position(|side| !side.ended && side.waiting.len() == fewest);
+        self.searching =
+            self.sides.iter().position(|side| !side.ended && side.waiting.len() == fewest);
         self.searching.map_or(Next::End, Next::Read)
     }
 
@@ -162,7 +180,9 @@ impl Align {
     fn common_key(&self, side: usize, from: usize) -> Option<Bytes> {
         let others = |waiting: &Waiting| {
             let others = self.sides.iter().enumerate().filter(|(other, _)| *other != side);
-            others.map(|(_, side)| side.waiting.iter().position(|w| w.key() == waiting.key())).sum::<Option<usize>>()
+            others
+                .map(|(_, side)| side.waiting.iter().position(|w| w.key() == waiting.key()))
+                .sum::<Option<usize>>()
         };
         let mine = self.sides[side].waiting.iter().enumerate().skip(from);
         let best = mine.filter_map(|(at, waiting)| Some((others(waiting)? + at, at))).min()?;
@@ -175,16 +195,24 @@ impl Align {
         self.searching = None;
         let heads: Vec<_> = self.sides.iter().map(|side| side.head_says("has")).collect();
         for at in 0..self.sides.len() {
-            while let Some(head) = self.sides[at].waiting.front().filter(|head| Some(head.key()) != key) {
+            while let Some(head) =
+                self.sides[at].waiting.front().filter(|head| Some(head.key()) != key)
+            {
                 let name = head.member.name.slice(..head.key);
                 self.bytes -= head.member.data.len();
                 self.sides[at].waiting.pop_front();
                 if self.lost.iter().any(|(known, ..)| *known == name) {
                     continue;
                 }
-                let lacks = (0..self.sides.len()).find(|&other| other != at && !self.sides[other].waiting.iter().any(|w| w.key() == &name[..]));
+                let lacks = (0..self.sides.len()).find(|&other| {
+                    other != at && !self.sides[other].waiting.iter().any(|w| w.key() == &name[..])
+                });
                 let lacks = lacks.unwrap_or_else(|| usize::from(at == 0));
-                self.lost.push_back((name, lacks, format!("not in every twin, or not in the same order: {}", heads.join(", "))));
+                self.lost.push_back((
+                    name,
+                    lacks,
+                    format!("not in every twin, or not in the same order: {}", heads.join(", ")),
+                ));
             }
         }
     }
@@ -193,7 +221,11 @@ impl Align {
 impl Side {
     fn head_says(&self, verb: &str) -> String {
         match self.waiting.front() {
-            Some(head) => format!("{} {verb} {}", self.name, key::Key::from(head.member.name.slice(..head.key))),
+            Some(head) => format!(
+                "{} {verb} {}",
+                self.name,
+                key::Key::from(head.member.name.slice(..head.key))
+            ),
             None => format!("{} has none", self.name),
         }
     }
@@ -205,7 +237,10 @@ mod tests {
 
     /// Runs the join over lists of member names; keys handed out and keys lost.
     fn join(sides: &[&[&str]]) -> (Vec<String>, Vec<String>) {
-        let mut align = Align::new((0..sides.len()).map(|i| format!("m{i}")), LookAhead { members: 4, bytes: 1 << 20 });
+        let mut align = Align::new(
+            (0..sides.len()).map(|i| format!("m{i}")),
+            LookAhead { members: 4, bytes: 1 << 20 },
+        );
         let mut at = vec![0; sides.len()];
         let (mut out, mut lost) = (Vec::new(), Vec::new());
         loop {
@@ -214,11 +249,21 @@ mod tests {
                     Some(name) => {
                         at[side] += 1;
                         let name = Bytes::copy_from_slice(name.as_bytes());
-                        align.push(side, tar::Member { name, data: Bytes::new(), header_offset: 0, data_offset: 0 });
+                        align.push(
+                            side,
+                            tar::Member {
+                                name,
+                                data: Bytes::new(),
+                                header_offset: 0,
+                                data_offset: 0,
+                            },
+                        );
                     }
                     None => align.end(side),
                 },
-                Next::Take(side, member) => out.push(format!("{side}:{}", String::from_utf8_lossy(&member.name))),
+                Next::Take(side, member) => {
+                    out.push(format!("{side}:{}", String::from_utf8_lossy(&member.name)))
+                }
                 Next::Lost { key, .. } => lost.push(String::from_utf8_lossy(&key).into_owned()),
                 Next::TooFar { message } => {
                     lost.push(message);
@@ -231,7 +276,10 @@ mod tests {
 
     #[test]
     fn equal_keys_go_together() {
-        assert_eq!(join(&[&["a.j", "b.j"], &["a.c", "b.c"]]), (vec!["0:a.j".into(), "1:a.c".into(), "0:b.j".into(), "1:b.c".into()], vec![]));
+        assert_eq!(
+            join(&[&["a.j", "b.j"], &["a.c", "b.c"]]),
+            (vec!["0:a.j".into(), "1:a.c".into(), "0:b.j".into(), "1:b.c".into()], vec![])
+        );
         assert_eq!(join(&[&["a.j", "a.k"], &["a.c"]]).0, ["0:a.j", "0:a.k", "1:a.c"]);
     }
 
@@ -261,6 +309,9 @@ mod tests {
         let other: Vec<&str> = other.iter().map(String::as_str).collect();
         let (out, lost) = join(&[&many, &other]);
         assert!(out.is_empty());
-        assert!(lost[0].contains("no common key") && lost[0].contains("x0") && lost[0].contains("y0"), "{lost:?}");
+        assert!(
+            lost[0].contains("no common key") && lost[0].contains("x0") && lost[0].contains("y0"),
+            "{lost:?}"
+        );
     }
 }

@@ -80,7 +80,10 @@ impl<C> Drop for Collating<C> {
 
 impl<St: Stream, T: Collate> fmt::Debug for Batches<St, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Batches").field("batching", &self.batching).field("holds", &self.heads.len()).finish_non_exhaustive()
+        f.debug_struct("Batches")
+            .field("batching", &self.batching)
+            .field("holds", &self.heads.len())
+            .finish_non_exhaustive()
     }
 }
 
@@ -88,7 +91,14 @@ impl<St: Stream, T: Collate> Batches<St, T> {
     pub(super) fn new(stream: St, batching: Batching) -> Self {
         assert!(batching.size > 0, "batch(0): a batch has at least one sample");
         recipe::note_batch(batching.size, batching.drop_last);
-        Self { stream: stream.fuse(), batching, heads: Vec::new(), bodies: Vec::new(), held: Held::default(), out: VecDeque::new() }
+        Self {
+            stream: stream.fuse(),
+            batching,
+            heads: Vec::new(),
+            bodies: Vec::new(),
+            held: Held::default(),
+            out: VecDeque::new(),
+        }
     }
 }
 
@@ -98,7 +108,8 @@ where
     T::Output: Send + 'static,
 {
     Out::Collating(Collating(tokio::task::spawn_blocking(move || {
-        let data = T::collate(bodies).map_err(|error| heads.first().map_or(Error::batch(""), |head| head.explain(error)))?;
+        let data = T::collate(bodies)
+            .map_err(|error| heads.first().map_or(Error::batch(""), |head| head.explain(error)))?;
         Ok(Batch { heads, data })
     })))
 }
@@ -116,7 +127,10 @@ where
         loop {
             // Gather as long as there is room for another batch on its way.
             let mut pending = false;
-            while this.out.len() < COLLATING && !pending && !FusedStream::is_terminated(&this.stream) {
+            while this.out.len() < COLLATING
+                && !pending
+                && !FusedStream::is_terminated(&this.stream)
+            {
                 let item = match this.stream.as_mut().poll_next(cx) {
                     Poll::Pending => {
                         pending = true;
@@ -125,15 +139,21 @@ where
                     Poll::Ready(item) => item,
                 };
                 match item {
-                    Some(Ok(Sample { head, body })) => match this.bodies.first().map_or(Ok(()), |first| body.check(first)) {
-                        Ok(()) => {
-                            this.held.hold(&head.position(), &head.mark);
-                            this.heads.push(head);
-                            this.bodies.push(body);
+                    Some(Ok(Sample { head, body })) => {
+                        match this.bodies.first().map_or(Ok(()), |first| body.check(first)) {
+                            Ok(()) => {
+                                this.held.hold(&head.position(), &head.mark);
+                                this.heads.push(head);
+                                this.bodies.push(body);
+                            }
+                            Err(error) => this
+                                .out
+                                .push_back(Out::Error(overtaking(this.held, head.explain(error)))),
                         }
-                        Err(error) => this.out.push_back(Out::Error(overtaking(this.held, head.explain(error)))),
-                    },
-                    Some(Err(error)) => this.out.push_back(Out::Error(overtaking(this.held, error))),
+                    }
+                    Some(Err(error)) => {
+                        this.out.push_back(Out::Error(overtaking(this.held, error)))
+                    }
                     None => {}
                 }
                 let ended = FusedStream::is_terminated(&this.stream);
@@ -146,7 +166,11 @@ where
                         this.held.stamp(&position, &mut head.mark);
                     }
                     if heads.len() < this.batching.size && this.batching.drop_last {
-                        let left = || Error::filter("left over at the end of the epoch: fewer than a batch (drop_last)");
+                        let left = || {
+                            Error::filter(
+                                "left over at the end of the epoch: fewer than a batch (drop_last)",
+                            )
+                        };
                         this.out.extend(heads.iter().map(|head| Out::Error(head.explain(left()))));
                     } else {
                         this.out.push_back(collate(heads, bodies));
@@ -159,8 +183,12 @@ where
                     this.out.pop_front();
                     match done {
                         Ok(batch) => Poll::Ready(Some(batch)),
-                        Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
-                        Err(_) => Poll::Ready(Some(Err(Error::task("the runtime is shutting down")))),
+                        Err(error) if error.is_panic() => {
+                            std::panic::resume_unwind(error.into_panic())
+                        }
+                        Err(_) => {
+                            Poll::Ready(Some(Err(Error::task("the runtime is shutting down"))))
+                        }
                     }
                 }
                 Some(Out::Error(_)) => match this.out.pop_front() {
@@ -177,7 +205,12 @@ where
         let (_, high) = self.stream.size_hint();
         let size = self.batching.size;
         // An error takes a place of its own, so at most each sample makes an item.
-        (0, high.and_then(|high| high.checked_add(self.heads.len().div_ceil(size))?.checked_add(self.out.len())))
+        (
+            0,
+            high.and_then(|high| {
+                high.checked_add(self.heads.len().div_ceil(size))?.checked_add(self.out.len())
+            }),
+        )
     }
 }
 

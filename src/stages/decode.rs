@@ -34,7 +34,11 @@ impl<St: Stream> fmt::Debug for Decode<St> {
 impl<St: Stream<Item = Result<Sample<Fields<Bytes>>>>> Decode<St> {
     pub(super) fn new(stream: St, decoder: Decoder) -> Self {
         recipe::note(|| format!("decode({decoder:?})"));
-        Self { inner: Offload::new(stream, move |sample| sample.try_map(|fields| decoder.decode(fields))) }
+        Self {
+            inner: Offload::new(stream, move |sample| {
+                sample.try_map(|fields| decoder.decode(fields))
+            }),
+        }
     }
 
     /// Changes each body with the sample's own random generator, in the same hand-over to a blocking thread as the decoding. See

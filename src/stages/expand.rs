@@ -101,9 +101,15 @@ impl Side {
     fn poll_member(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<tar::Member>>> {
         loop {
             match self.parser.next() {
-                Ok(Step::Member(member)) if key::split(&member.name).is_some() && key::is_data(&member.name) => return Poll::Ready(Ok(Some(member))),
+                Ok(Step::Member(member))
+                    if key::split(&member.name).is_some() && key::is_data(&member.name) =>
+                {
+                    return Poll::Ready(Ok(Some(member)));
+                }
                 Ok(Step::Member(_)) => {}
-                Ok(Step::Warning(warning)) => tracing::warn!("{}", Error::from(warning).in_shard(self.path.as_str())),
+                Ok(Step::Warning(warning)) => {
+                    tracing::warn!("{}", Error::from(warning).in_shard(self.path.as_str()))
+                }
                 Ok(Step::NeedMore) => match ready!(self.bytes.poll_next_unpin(cx)) {
                     Some(Ok(chunk)) => self.parser.push(chunk),
                     Some(Err(error)) => return Poll::Ready(Err(self.explain(error))),
@@ -111,7 +117,11 @@ impl Side {
                 },
                 Ok(Step::End { clean }) => {
                     if !clean {
-                        tracing::warn!("{}", Error::tar("no end mark: members may be missing").in_shard(self.path.as_str()));
+                        tracing::warn!(
+                            "{}",
+                            Error::tar("no end mark: members may be missing")
+                                .in_shard(self.path.as_str())
+                        );
                     }
                     return Poll::Ready(Ok(None));
                 }
@@ -130,7 +140,8 @@ impl Side {
 impl Open {
     fn new(twins: Twins, look_ahead: LookAhead) -> Self {
         let sides: Vec<_> = twins.tars.into_iter().map(Side::new).collect();
-        let names = || sides.iter().map(|side| side.modality.as_deref().unwrap_or_default().to_owned());
+        let names =
+            || sides.iter().map(|side| side.modality.as_deref().unwrap_or_default().to_owned());
         let align = (sides.len() > 1).then(|| Align::new(names(), look_ahead));
         Self { shard: twins.shard, sides, align }
     }
@@ -148,28 +159,44 @@ impl Open {
                 },
             };
             return Poll::Ready(match next {
-                Next::Read(side) => match (ready!(self.sides[side].poll_member(cx)), &mut self.align) {
-                    (Ok(Some(member)), Some(align)) => {
-                        align.push(side, member);
-                        continue;
+                Next::Read(side) => {
+                    match (ready!(self.sides[side].poll_member(cx)), &mut self.align) {
+                        (Ok(Some(member)), Some(align)) => {
+                            align.push(side, member);
+                            continue;
+                        }
+                        (Ok(None), Some(align)) => {
+                            align.end(side);
+                            continue;
+                        }
+                        (Err(error), _) => lost(&self.shard, error),
+                        (Ok(_), None) => (Entry::End(Arc::clone(&self.shard)), true),
                     }
-                    (Ok(None), Some(align)) => {
-                        align.end(side);
-                        continue;
-                    }
-                    (Err(error), _) => lost(&self.shard, error),
-                    (Ok(_), None) => (Entry::End(Arc::clone(&self.shard)), true),
-                },
+                }
                 Next::Take(side, member) => {
                     let tar::Member { name, data, data_offset: offset, .. } = member;
                     let modality = self.sides[side].modality.clone();
-                    (Entry::Member(Member { shard: Arc::clone(&self.shard), modality, name, data, offset }), false)
+                    (
+                        Entry::Member(Member {
+                            shard: Arc::clone(&self.shard),
+                            modality,
+                            name,
+                            data,
+                            offset,
+                        }),
+                        false,
+                    )
                 }
                 Next::Lost { key, lacks, message } => {
-                    let error = Error::twins(message).of_key(Key::from(key).to_string()).in_shard(self.sides[lacks].path.as_str());
+                    let error = Error::twins(message)
+                        .of_key(Key::from(key).to_string())
+                        .in_shard(self.sides[lacks].path.as_str());
                     (Entry::Lost(Arc::clone(&self.shard), error), false)
                 }
-                Next::TooFar { message } => lost(&self.shard, Error::twins(message).in_shard(self.shard.name()).with_scope(Scope::Shard)),
+                Next::TooFar { message } => lost(
+                    &self.shard,
+                    Error::twins(message).in_shard(self.shard.name()).with_scope(Scope::Shard),
+                ),
                 Next::End => (Entry::End(Arc::clone(&self.shard)), true),
             });
         }

@@ -120,12 +120,18 @@ impl Group {
                     &mut self.out,
                 );
             }
-            open.pending = Some(Pending { key, fields: Fields::with_capacity(open.fields_before.len()) });
+            open.pending =
+                Some(Pending { key, fields: Fields::with_capacity(open.fields_before.len()) });
         }
         let Some(pending) = &mut open.pending else { return };
         if pending.fields.get(&name).is_some() {
             let key = pending.key.clone();
-            open.notice(&key, "a member of this name was there already: the first one counts", Some(&member), &mut self.out);
+            open.notice(
+                &key,
+                "a member of this name was there already: the first one counts",
+                Some(&member),
+                &mut self.out,
+            );
         } else {
             pending.fields.push(name, member.data);
         }
@@ -143,7 +149,8 @@ impl Group {
         if open.owes(index) && open.is_counted(index) {
             let head = open.head(key.clone().unwrap_or_default(), index, rest);
             let error = if let Some(key) = key { error.of_key(key.to_string()) } else { error };
-            self.out.push_back(Err(error.in_shard(shard.name()).settling(head.position(), head.mark)));
+            self.out
+                .push_back(Err(error.in_shard(shard.name()).settling(head.position(), head.mark)));
         } else if open.owes(index) {
             self.out.push_back(Err(error.in_shard(shard.name())));
         }
@@ -162,10 +169,16 @@ impl Group {
         if let Some(open) = &mut self.open {
             open.flush(true, &mut self.out);
             let known_to_end = open.shard.state.is_some_and(|state| state.end.is_some());
-            if let Some(samples) = open.shard.samples.filter(|&samples| open.index < samples && !known_to_end) {
+            if let Some(samples) =
+                open.shard.samples.filter(|&samples| open.index < samples && !known_to_end)
+            {
                 let head = open.head(Key::default(), open.index, true);
-                let message = format!("the manifest counts {samples} samples, the shard ends after {}", open.index);
-                let error = Error::group(message).with_scope(Scope::Shard).in_shard(open.shard.name());
+                let message = format!(
+                    "the manifest counts {samples} samples, the shard ends after {}",
+                    open.index
+                );
+                let error =
+                    Error::group(message).with_scope(Scope::Shard).in_shard(open.shard.name());
                 self.out.push_back(Err(error.settling(head.position(), head.mark)));
                 open.index += 1;
             }
@@ -180,7 +193,12 @@ impl Group {
     }
 
     /// The state of a shard; another one that is open is closed first.
-    fn opened<'a>(slot: &'a mut Option<Open>, next: &mut u64, out: &mut VecDeque<Result<Sample<Fields<Bytes>>>>, shard: &Arc<Shard>) -> &'a mut Open {
+    fn opened<'a>(
+        slot: &'a mut Option<Open>,
+        next: &mut u64,
+        out: &mut VecDeque<Result<Sample<Fields<Bytes>>>>,
+        shard: &Arc<Shard>,
+    ) -> &'a mut Open {
         if slot.as_ref().is_some_and(|open| !Arc::ptr_eq(&open.shard, shard))
             && let Some(mut open) = slot.take()
         {
@@ -204,12 +222,21 @@ impl Open {
             shard: shard.name(),
         };
         let first = shard.first.unwrap_or(next);
-        Self { shard, origin: Arc::new(origin), first, index: 0, pending: None, fields_before: Vec::new(), seen: Seen::default() }
+        Self {
+            shard,
+            origin: Arc::new(origin),
+            first,
+            index: 0,
+            pending: None,
+            fields_before: Vec::new(),
+            seen: Seen::default(),
+        }
     }
 
     fn head(&self, key: Key, index: u64, last: bool) -> Head {
         let ordinal = self.first + index;
-        let mark = Mark { last, key: self.origin.random_key(ordinal), ..Mark::read(ordinal, index) };
+        let mark =
+            Mark { last, key: self.origin.random_key(ordinal), ..Mark::read(ordinal, index) };
         Head { key, origin: Arc::clone(&self.origin), mark }
     }
 
@@ -229,7 +256,9 @@ impl Open {
         let Some(Pending { key, fields }) = self.pending.take() else { return };
         let index = self.index;
         self.index += 1;
-        if self.fields_before.len() != fields.len() || self.fields_before.iter().zip(fields.iter()).any(|(a, (b, _))| !Arc::ptr_eq(a, b)) {
+        if self.fields_before.len() != fields.len()
+            || self.fields_before.iter().zip(fields.iter()).any(|(a, (b, _))| !Arc::ptr_eq(a, b))
+        {
             self.fields_before = fields.iter().map(|(name, _)| Arc::clone(name)).collect();
         }
         if !self.owes(index) {
@@ -241,17 +270,29 @@ impl Open {
         } else {
             // Its ordinal belongs to the next shard: it can't be delivered.
             let samples = self.shard.samples.unwrap_or_default();
-            let message = format!("the manifest counts {samples} samples in the shard, and this is one more");
-            Err(Error::group(message).of_key(head.key.to_string()).in_shard(self.origin.shard.as_str()))
+            let message =
+                format!("the manifest counts {samples} samples in the shard, and this is one more");
+            Err(Error::group(message)
+                .of_key(head.key.to_string())
+                .in_shard(self.origin.shard.as_str()))
         });
     }
 
     /// Reports something that costs no sample.
-    fn notice(&self, key: &Bytes, message: &'static str, member: Option<&Member>, out: &mut VecDeque<Result<Sample<Fields<Bytes>>>>) {
+    fn notice(
+        &self,
+        key: &Bytes,
+        message: &'static str,
+        member: Option<&Member>,
+        out: &mut VecDeque<Result<Sample<Fields<Bytes>>>>,
+    ) {
         if self.owes(self.index) {
-            let mut error = Error::group(message).of_key(Key::from(key.clone()).to_string()).in_shard(self.origin.shard.as_str());
+            let mut error = Error::group(message)
+                .of_key(Key::from(key.clone()).to_string())
+                .in_shard(self.origin.shard.as_str());
             if let Some(member) = member {
-                error = error.in_member(Key::from(member.name.clone()).to_string()).at(member.offset);
+                error =
+                    error.in_member(Key::from(member.name.clone()).to_string()).at(member.offset);
             }
             out.push_back(Err(error));
         }
@@ -266,7 +307,9 @@ impl Open {
         }
         // Else by comparison with the sample before. The first of a shard has none: then by having a field of every modality, and at least two.
         if self.fields_before.is_empty() {
-            let has = |modality: &Arc<str>| pending.fields.iter().any(|(name, _)| name.starts_with(&modality_prefix(modality)));
+            let has = |modality: &Arc<str>| {
+                pending.fields.iter().any(|(name, _)| name.starts_with(&modality_prefix(modality)))
+            };
             return pending.fields.len() >= 2 && self.shard.leaf.modalities().iter().all(has);
         }
         self.fields_before.iter().all(|name| pending.fields.get(name).is_some())
@@ -296,7 +339,11 @@ impl Names {
         let mut text = modality.map(modality_prefix).unwrap_or_default();
         text.push_str(&Key::from(Bytes::copy_from_slice(extension)).to_string().to_lowercase());
         // Two spellings of one name (JPG, jpg) share it.
-        let name = self.0.iter().find(|(.., name)| **name == *text).map_or_else(|| text.into(), |(.., name)| Arc::clone(name));
+        let name = self
+            .0
+            .iter()
+            .find(|(.., name)| **name == *text)
+            .map_or_else(|| text.into(), |(.., name)| Arc::clone(name));
         if self.0.len() < Self::MOST {
             self.0.push((modality.map(Into::into), extension.into(), Arc::clone(&name)));
         }

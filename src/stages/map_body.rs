@@ -89,7 +89,11 @@ where
         Poll::Ready(item.map(|item| {
             let sample = item?;
             // One that is left out goes on as a marked item, so that it is counted and settled.
-            if (this.keep)(&sample) { Ok(sample) } else { Err(sample.head.explain(Error::filter("left out"))) }
+            if (this.keep)(&sample) {
+                Ok(sample)
+            } else {
+                Err(sample.head.explain(Error::filter("left out")))
+            }
         }))
     }
 

@@ -91,7 +91,10 @@ impl<St: Stream, T, U> fmt::Debug for Offload<St, T, U> {
 }
 
 /// Applies `f` with the sample's own generator, and adds the sample to an error.
-fn augmented<T, U>(mut sample: Sample<T>, f: &impl Fn(T, &mut Rng) -> Result<U>) -> Result<Sample<U>> {
+fn augmented<T, U>(
+    mut sample: Sample<T>,
+    f: &impl Fn(T, &mut Rng) -> Result<U>,
+) -> Result<Sample<U>> {
     let mut rng = sample.head.rng(sample.head.mark.stage);
     sample.head.mark.stage += 1;
     sample.try_map(|body| f(body, &mut rng))
@@ -103,7 +106,10 @@ where
     T: Send + 'static,
     U: Send + 'static,
 {
-    pub(super) fn new(stream: St, work: impl Fn(Sample<T>) -> Result<Sample<U>> + Send + Sync + 'static) -> Self {
+    pub(super) fn new(
+        stream: St,
+        work: impl Fn(Sample<T>) -> Result<Sample<U>> + Send + Sync + 'static,
+    ) -> Self {
         Self {
             stream: stream.fuse(),
             work: Arc::new(work),
@@ -116,7 +122,10 @@ where
     }
 
     /// The work of `augment`.
-    pub(super) fn augmenting(stream: St, f: impl Fn(T, &mut Rng) -> Result<U> + Send + Sync + 'static) -> Self {
+    pub(super) fn augmenting(
+        stream: St,
+        f: impl Fn(T, &mut Rng) -> Result<U> + Send + Sync + 'static,
+    ) -> Self {
         recipe::note(|| "augment".into());
         Self::new(stream, move |sample| augmented(sample, &f))
     }
@@ -172,7 +181,11 @@ impl Pace {
 }
 
 /// Sends a group to a blocking thread as soon as a core is free.
-fn spawn<T: Send + 'static, U: Send + 'static>(group: Vec<Sample<T>>, work: &Work<T, U>, pace: &Arc<Pace>) -> Job<U> {
+fn spawn<T: Send + 'static, U: Send + 'static>(
+    group: Vec<Sample<T>>,
+    work: &Work<T, U>,
+    pace: &Arc<Pace>,
+) -> Job<U> {
     let (work, pace) = (Arc::clone(work), Arc::clone(pace));
     Job(tokio::spawn(async move {
         // The semaphore is never closed.
@@ -215,7 +228,10 @@ where
             }
             // Keep the threads busy, and one group for each in reserve.
             let mut pending = false;
-            while this.running.len() < 2 * *this.threads && !pending && !FusedStream::is_terminated(&this.stream) {
+            while this.running.len() < 2 * *this.threads
+                && !pending
+                && !FusedStream::is_terminated(&this.stream)
+            {
                 let wanted = this.pace.0.group();
                 match this.stream.as_mut().poll_next(cx) {
                     Poll::Ready(Some(Ok(sample))) => {
@@ -226,7 +242,11 @@ where
                     }
                     Poll::Ready(Some(Err(error))) => {
                         if !this.group.is_empty() {
-                            this.running.push_back(Running::Job(spawn(std::mem::take(this.group), this.work, &this.pace.0)));
+                            this.running.push_back(Running::Job(spawn(
+                                std::mem::take(this.group),
+                                this.work,
+                                &this.pace.0,
+                            )));
                         }
                         this.running.push_back(Running::Item(error));
                         continue;
@@ -235,7 +255,11 @@ where
                     Poll::Pending => pending = true,
                 }
                 if !this.group.is_empty() {
-                    this.running.push_back(Running::Job(spawn(std::mem::take(this.group), this.work, &this.pace.0)));
+                    this.running.push_back(Running::Job(spawn(
+                        std::mem::take(this.group),
+                        this.work,
+                        &this.pace.0,
+                    )));
                 }
             }
             match this.running.front_mut() {
@@ -244,8 +268,14 @@ where
                     this.running.pop_front();
                     match result {
                         Ok(done) => *this.done = done.into_iter(),
-                        Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
-                        Err(_) => return Poll::Ready(Some(Err(Error::task("the runtime is shutting down")))),
+                        Err(error) if error.is_panic() => {
+                            std::panic::resume_unwind(error.into_panic())
+                        }
+                        Err(_) => {
+                            return Poll::Ready(Some(Err(Error::task(
+                                "the runtime is shutting down",
+                            ))));
+                        }
                     }
                 }
                 Some(Running::Item(_)) => {
@@ -263,7 +293,14 @@ where
         let (low, high) = self.stream.size_hint();
         let done = self.done.len() + self.group.len();
         // How many are in a running group is not counted.
-        (low.saturating_add(done), if self.running.is_empty() { high.and_then(|high| high.checked_add(done)) } else { None })
+        (
+            low.saturating_add(done),
+            if self.running.is_empty() {
+                high.and_then(|high| high.checked_add(done))
+            } else {
+                None
+            },
+        )
     }
 }
 
@@ -274,6 +311,9 @@ where
     U: Send + 'static,
 {
     fn is_terminated(&self) -> bool {
-        self.done.len() == 0 && self.running.is_empty() && self.group.is_empty() && FusedStream::is_terminated(&self.stream)
+        self.done.len() == 0
+            && self.running.is_empty()
+            && self.group.is_empty()
+            && FusedStream::is_terminated(&self.stream)
     }
 }

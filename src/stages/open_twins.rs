@@ -31,7 +31,10 @@ pub struct Tar {
 
 impl fmt::Debug for Tar {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tar").field("modality", &self.modality).field("path", &self.path).finish_non_exhaustive()
+        f.debug_struct("Tar")
+            .field("modality", &self.modality)
+            .field("path", &self.path)
+            .finish_non_exhaustive()
     }
 }
 
@@ -87,7 +90,9 @@ impl<St: Stream<Item = Result<Shard>>> Stream for OpenTwins<St> {
         // Open the shard whose turn it is and those ahead of it.
         while this.opened.len() <= *this.ahead && !this.stream.is_terminated() {
             match this.stream.as_mut().poll_next(cx) {
-                Poll::Ready(Some(shard)) => this.opened.push_back(shard.map(|shard| open(&**this.store, shard))),
+                Poll::Ready(Some(shard)) => {
+                    this.opened.push_back(shard.map(|shard| open(&**this.store, shard)))
+                }
                 Poll::Ready(None) => break,
                 Poll::Pending if this.opened.is_empty() => return Poll::Pending,
                 Poll::Pending => break,
@@ -98,7 +103,10 @@ impl<St: Stream<Item = Result<Shard>>> Stream for OpenTwins<St> {
 
     fn size_hint(&self) -> (usize, Option<usize>) {
         let (low, high) = self.stream.size_hint();
-        (low.saturating_add(self.opened.len()), high.and_then(|high| high.checked_add(self.opened.len())))
+        (
+            low.saturating_add(self.opened.len()),
+            high.and_then(|high| high.checked_add(self.opened.len())),
+        )
     }
 }
 

@@ -82,7 +82,10 @@ struct Run {
 
 impl fmt::Debug for ShardList {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ShardList").field("shards", &self.manifest.len()).field("context", &self.context).finish_non_exhaustive()
+        f.debug_struct("ShardList")
+            .field("shards", &self.manifest.len())
+            .field("context", &self.context)
+            .finish_non_exhaustive()
     }
 }
 
@@ -180,8 +183,10 @@ impl ShardList {
         if let Some(lane) = self.lane {
             return lane;
         }
-        let (r, world) = if self.by_rank { (self.rank.rank(), self.rank.world_size()) } else { (0, 1) };
-        let (k, workers) = if self.by_worker { (self.worker.worker(), self.worker.num_workers()) } else { (0, 1) };
+        let (r, world) =
+            if self.by_rank { (self.rank.rank(), self.rank.world_size()) } else { (0, 1) };
+        let (k, workers) =
+            if self.by_worker { (self.worker.worker(), self.worker.num_workers()) } else { (0, 1) };
         (r + world * k, world * workers)
     }
 
@@ -190,7 +195,8 @@ impl ShardList {
         let context = Arc::new(Context { lane, lanes, ..self.context.clone() });
         let shards = self.shards.end - self.shards.start;
         let order = self.order.clone().unwrap_or(Order::Listed);
-        let order = EpochOrder::new(order, self.tail, shards, lanes, context.epoch, context.source)?;
+        let order =
+            EpochOrder::new(order, self.tail, shards, lanes, context.epoch, context.source)?;
         let (mut next, step) = (u64::from(lane), u64::from(lanes));
         let mut first = Some(0);
         // Settled shards are not opened: begin at the first that may owe something.
@@ -234,7 +240,8 @@ impl Stream for ShardList {
             let state = run.context.progress.as_ref().and_then(|p| p.shard(place).copied());
             let first = state.map(|s| s.first).or(run.first);
             // Counts fix where the next shard begins; so does what the run has seen of this one.
-            run.first = first.and_then(|first| Some(first + samples.or(state.and_then(|s| s.end))?));
+            run.first =
+                first.and_then(|first| Some(first + samples.or(state.and_then(|s| s.end))?));
             if let (Some(progress), Some(state)) = (&run.context.progress, &state)
                 && progress.is_settled(state)
             {
@@ -243,12 +250,23 @@ impl Stream for ShardList {
             let context = Arc::clone(&run.context);
             let leaf = Arc::clone(this.manifest.leaf(number));
             let path = this.manifest.path(number);
-            return Poll::Ready(Some(Ok(Shard { context, place, path, leaf, samples, repeat, state, first })));
+            return Poll::Ready(Some(Ok(Shard {
+                context,
+                place,
+                path,
+                leaf,
+                samples,
+                repeat,
+                state,
+                first,
+            })));
         }
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
-        let Some(run) = self.run.clone().map_or_else(|| self.start().ok(), Some) else { return (0, None) };
+        let Some(run) = self.run.clone().map_or_else(|| self.start().ok(), Some) else {
+            return (0, None);
+        };
         let left = run.order.places().saturating_sub(run.next).div_ceil(run.step);
         let left = usize::try_from(left).unwrap_or(usize::MAX);
         // After a resume some of them may be settled.

@@ -67,7 +67,10 @@ pin_project! {
 
 impl<St: Stream, T> fmt::Debug for Shuffle<St, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shuffle").field("shuffling", &self.shuffling).field("holds", &self.buffer.due.len()).finish_non_exhaustive()
+        f.debug_struct("Shuffle")
+            .field("shuffling", &self.shuffling)
+            .field("holds", &self.buffer.due.len())
+            .finish_non_exhaustive()
     }
 }
 
@@ -93,7 +96,9 @@ impl<St: Stream<Item = Result<Sample<T>>>, T> Stream for Shuffle<St, T> {
             }
             if let Some(item) = ready!(this.stream.as_mut().poll_next(cx)) {
                 match place(&item) {
-                    Some((position, mark)) => this.buffer.push(item, position, mark, this.shuffling.due(&mark)),
+                    Some((position, mark)) => {
+                        this.buffer.push(item, position, mark, this.shuffling.due(&mark))
+                    }
                     // An error without a place in the order (the store is gone, a member came twice) is told at once.
                     None => return Poll::Ready(Some(item)),
                 }
@@ -134,7 +139,13 @@ struct Buffer<T> {
 
 impl<T> Buffer<T> {
     fn new() -> Self {
-        Self { due: BinaryHeap::new(), slots: Vec::new(), free: Vec::new(), held: Held::default(), newest: 0 }
+        Self {
+            due: BinaryHeap::new(),
+            slots: Vec::new(),
+            free: Vec::new(),
+            held: Held::default(),
+            newest: 0,
+        }
     }
 
     fn push(&mut self, item: Result<Sample<T>>, position: Position, mark: Mark, due: u64) {

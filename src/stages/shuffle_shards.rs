@@ -46,7 +46,12 @@ impl<St: Stream<Item = Result<Shard>>> Stream for ShuffleShards<St> {
         }
         let shards = &*this.shards;
         let Some(first) = shards.first() else { return Poll::Ready(None) };
-        let permuted = || Permutation::keyed(shards.len() as u64, &[first.context.seed, first.context.epoch, first.context.source.into()]);
+        let permuted = || {
+            Permutation::keyed(
+                shards.len() as u64,
+                &[first.context.seed, first.context.epoch, first.context.source.into()],
+            )
+        };
         let (place, order) = this.next.get_or_insert_with(|| (0, permuted()));
         if *place == shards.len() as u64 {
             return Poll::Ready(None);
@@ -57,7 +62,10 @@ impl<St: Stream<Item = Result<Shard>>> Stream for ShuffleShards<St> {
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
-        let passed = self.next.as_ref().map_or(0, |(place, _)| usize::try_from(*place).unwrap_or(usize::MAX));
+        let passed = self
+            .next
+            .as_ref()
+            .map_or(0, |(place, _)| usize::try_from(*place).unwrap_or(usize::MAX));
         let here = self.shards.len() - passed;
         let (low, high) = self.stream.size_hint();
         (low.saturating_add(here), high.and_then(|high| high.checked_add(here)))
@@ -66,6 +74,10 @@ impl<St: Stream<Item = Result<Shard>>> Stream for ShuffleShards<St> {
 
 impl<St: Stream<Item = Result<Shard>>> FusedStream for ShuffleShards<St> {
     fn is_terminated(&self) -> bool {
-        self.stream.is_terminated() && self.next.as_ref().map_or(self.shards.is_empty(), |(place, _)| *place == self.shards.len() as u64)
+        self.stream.is_terminated()
+            && self
+                .next
+                .as_ref()
+                .map_or(self.shards.is_empty(), |(place, _)| *place == self.shards.len() as u64)
     }
 }

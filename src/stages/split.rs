@@ -35,12 +35,19 @@ struct Digit {
 impl<St: Stream> Split<St> {
     pub(super) fn by_rank(stream: St, rank: Rank) -> Self {
         recipe::note(|| "split_by_rank".into());
-        Self { stream: stream.fuse(), digit: Digit { below: 1, radix: rank.world_size().into(), keep: rank.rank().into() } }
+        Self {
+            stream: stream.fuse(),
+            digit: Digit { below: 1, radix: rank.world_size().into(), keep: rank.rank().into() },
+        }
     }
 
     pub(super) fn by_worker(stream: St, rank: Rank, worker: Worker) -> Self {
         recipe::note(|| "split_by_worker".into());
-        let digit = Digit { below: rank.world_size().into(), radix: worker.num_workers().into(), keep: worker.worker().into() };
+        let digit = Digit {
+            below: rank.world_size().into(),
+            radix: worker.num_workers().into(),
+            keep: worker.worker().into(),
+        };
         Self { stream: stream.fuse(), digit }
     }
 }
