@@ -3,6 +3,7 @@
 pub mod checkpoint;
 #[cfg(feature = "cli")]
 pub mod cli;
+pub mod augment;
 pub mod decode;
 pub mod error;
 pub mod loader;

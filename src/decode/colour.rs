@@ -78,7 +78,7 @@ pub(super) fn convert(
     Ok(Image { width, height, channels, data })
 }
 
-fn stored<T: Copy>(
+fn stored<T: Copy + Default>(
     values: Vec<T>,
     layout: Layout,
     full: T,
@@ -104,12 +104,12 @@ fn eight_bit(data: Data) -> Result<Vec<u8>> {
 fn opaque(values: Vec<u8>, layout: Layout, background: Option<[u8; 3]>) -> (Vec<u8>, Layout) {
     match (layout, background) {
         (Layout::Grey | Layout::Rgb, _) => (values, layout),
-        (Layout::GreyAlpha, None) => (values.chunks_exact(2).map(|p| p[0]).collect(), Layout::Grey),
+        (Layout::GreyAlpha, None) => (each(&values, |[v, _]| [v]), Layout::Grey),
         (Layout::Rgba, None) => {
             (values.chunks_exact(4).flat_map(|p| [p[0], p[1], p[2]]).collect(), Layout::Rgb)
         }
-        (Layout::GreyAlpha, Some(b)) => {
-            (values.chunks_exact(2).flat_map(|p| over([p[0]; 3], p[1], b)).collect(), Layout::Rgb)
+        (Layout::GreyAlpha, Some(back)) => {
+            (each(&values, |[v, a]| over([v; 3], a, back)), Layout::Rgb)
         }
         (Layout::Rgba, Some(b)) => (
             values.chunks_exact(4).flat_map(|p| over([p[0], p[1], p[2]], p[3], b)).collect(),
@@ -127,26 +127,20 @@ fn over(front: [u8; 3], alpha: u8, back: [u8; 3]) -> [u8; 3] {
 }
 
 fn rgb((values, layout): (Vec<u8>, Layout)) -> Vec<u8> {
-    if layout == Layout::Grey { values.into_iter().flat_map(|v| [v; 3]).collect() } else { values }
+    if layout == Layout::Grey { each(&values, |[v]| [v; 3]) } else { values }
 }
 
-fn rgba<T: Copy>(values: Vec<T>, layout: Layout, full: T) -> Vec<T> {
+fn rgba<T: Copy + Default>(values: Vec<T>, layout: Layout, full: T) -> Vec<T> {
     match layout {
-        Layout::Grey => values.into_iter().flat_map(|v| [v, v, v, full]).collect(),
-        Layout::GreyAlpha => {
-            values.chunks_exact(2).flat_map(|p| [p[0], p[0], p[0], p[1]]).collect()
-        }
-        Layout::Rgb => values.chunks_exact(3).flat_map(|p| [p[0], p[1], p[2], full]).collect(),
+        Layout::Grey => each(&values, |[v]| [v, v, v, full]),
+        Layout::GreyAlpha => each(&values, |[v, a]| [v, v, v, a]),
+        Layout::Rgb => each(&values, |[r, g, b]| [r, g, b, full]),
         Layout::Rgba => values,
     }
 }
 
 fn grey((values, layout): (Vec<u8>, Layout)) -> Vec<u8> {
-    if layout == Layout::Grey {
-        values
-    } else {
-        values.chunks_exact(3).map(|p| luma(p[0], p[1], p[2])).collect()
-    }
+    if layout == Layout::Grey { values } else { each(&values, |[r, g, b]| [luma(r, g, b)]) }
 }
 
 /// ITU-R 601 luma, rounded, in the 16-bit fixed point that Pillow uses.
@@ -155,20 +149,29 @@ pub(crate) fn luma(r: u8, g: u8, b: u8) -> u8 {
     ((u32::from(r) * 19595 + u32::from(g) * 38470 + u32::from(b) * 7471 + 0x8000) >> 16) as u8
 }
 
-/// Cyan, magenta, yellow, black as JPEG files hold them (inverted: 255 is no ink) to RGB, in place of the first three of four.
+/// Cyan, magenta, yellow, black as JPEG files hold them (inverted: 255 is no ink) to RGB.
 #[allow(clippy::cast_possible_truncation)]
 pub(super) fn cmyk_to_rgb(values: &[u8]) -> Vec<u8> {
-    values
-        .chunks_exact(4)
-        .flat_map(|p| {
-            let k = u32::from(p[3]);
-            [p[0], p[1], p[2]].map(|ink| {
-                // k - (255 - ink) * k / 255, with the rounding division by 255 that Pillow uses.
-                let product = (255 - u32::from(ink)) * k + 128;
-                (k - ((product + (product >> 8)) >> 8)) as u8
-            })
+    each(values, |[c, m, y, k]| {
+        let k = u32::from(k);
+        [c, m, y].map(|ink| {
+            // k - (255 - ink) * k / 255, with the rounding division by 255 that Pillow uses.
+            let product = (255 - u32::from(ink)) * k + 128;
+            (k - ((product + (product >> 8)) >> 8)) as u8
         })
-        .collect()
+    })
+}
+
+/// Makes `M` values of each `N`.
+fn each<T: Copy + Default, const N: usize, const M: usize>(
+    values: &[T],
+    f: impl Fn([T; N]) -> [T; M],
+) -> Vec<T> {
+    let mut out = vec![T::default(); values.len() / N * M];
+    for (to, from) in out.as_chunks_mut::<M>().0.iter_mut().zip(values.as_chunks::<N>().0) {
+        *to = f(*from);
+    }
+    out
 }
 
 /// Y, Cb, Cr, K to inverted CMYK: libjpeg makes 255 - RGB of the first three.

@@ -25,8 +25,6 @@ mod png;
 mod safetensors;
 #[cfg(feature = "turbojpeg")]
 mod turbo;
-#[cfg(feature = "turbojpeg")]
-mod turbo;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -36,6 +34,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytes::Bytes;
 
 pub use colour::Colour;
+pub(crate) use colour::luma;
 
 use crate::error::Result;
 use crate::sample::{Fields, Value};
