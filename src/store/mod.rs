@@ -1,11 +1,22 @@
 //! Where bytes come from: [`Store`], implemented for files, memory and object stores.
 
+mod budget;
 pub mod decompress;
+mod fit;
+#[cfg(feature = "http")]
+mod http;
 pub mod local;
 mod location;
 pub mod memory;
+mod pace;
+mod part;
+mod pipe;
 mod quantity;
+pub mod remote;
+mod retry;
 mod router;
+pub mod transport;
+mod width;
 
 use std::fmt;
 use std::pin::Pin;
@@ -16,10 +27,15 @@ use bytes::Bytes;
 use futures::Stream;
 use futures::future::BoxFuture;
 
+pub use budget::{Budget, Limit, Reservation};
+#[cfg(feature = "http")]
+pub use http::Http;
 pub use local::Local;
 pub use location::{Location, Provider, redact};
 pub use memory::Memory;
 pub use quantity::{parse_duration, parse_size};
+pub use remote::{Remote, RemoteOptions};
+pub use retry::RetryOptions;
 pub use router::{StoreOptions, Stores};
 
 use crate::error::Result;

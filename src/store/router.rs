@@ -7,13 +7,18 @@ use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt};
 
 use super::location::{Location, redact};
-use super::{ByteRange, ByteStream, Local, Memory, Meta, Store};
+use super::{ByteRange, ByteStream, Local, Memory, Meta, RemoteOptions, Store};
+#[cfg(feature = "http")]
+use super::{Http, Remote};
 use crate::error::{Error, Result};
 
 /// How [`Stores`] reads.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
-pub struct StoreOptions {}
+pub struct StoreOptions {
+    /// What lies behind a network.
+    pub remote: RemoteOptions,
+}
 
 /// Takes any path or URL and hands it to the store it belongs to: a local path (anything without `scheme://`),
 /// `file://`, `memory://`, `http(s)://`, `s3://`, `gs://`, `az://`, `abfs://`.
@@ -32,6 +37,8 @@ pub struct StoreOptions {}
 #[derive(Debug, Clone)]
 pub struct Stores {
     memory: Memory,
+    #[cfg(feature = "http")]
+    http: Remote<Http>,
 }
 
 /// A store and the path it takes.
@@ -48,8 +55,12 @@ impl Stores {
     /// # Errors
     /// If the options can't work.
     pub fn new(options: StoreOptions) -> Result<Self> {
-        let StoreOptions {} = options;
-        Ok(Self { memory: Memory::new() })
+        let StoreOptions { remote } = options;
+        Ok(Self {
+            memory: Memory::new(),
+            #[cfg(feature = "http")]
+            http: Remote::new(Http::new()?, remote)?,
+        })
     }
 
     /// The objects that `memory://` URLs name.
@@ -63,7 +74,13 @@ impl Stores {
         match Location::parse(path)? {
             Location::File(path) => Ok(to(Arc::new(Local), &path, "")),
             Location::Memory(path) => Ok(to(Arc::new(self.memory.clone()), path, "memory://")),
-            Location::Http(_) | Location::Bucket { .. } => {
+            #[cfg(feature = "http")]
+            Location::Http(url) => Ok(to(Arc::new(self.http.clone()), url, "")),
+            #[cfg(not(feature = "http"))]
+            Location::Http(_) => {
+                Err(Error::config("built without the feature http").in_shard(redact(path)))
+            }
+            Location::Bucket { .. } => {
                 Err(Error::config("built without the feature for such URLs").in_shard(redact(path)))
             }
         }

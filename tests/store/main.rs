@@ -3,4 +3,8 @@
 
 mod conformance;
 mod decompress;
+#[cfg(feature = "http")]
+mod http;
 mod plain;
+#[cfg(feature = "http")]
+mod server;
