@@ -7,6 +7,7 @@ pub mod augment;
 pub mod decode;
 pub mod error;
 pub mod loader;
+pub mod pack;
 pub mod position;
 pub mod progress;
 pub mod random;

@@ -1,5 +1,10 @@
 //! The command line `shardstream`: one file a subcommand.
 
+mod output;
+mod pack;
+mod progress;
+mod units;
+
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -15,7 +20,9 @@ struct Cli {
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {}
+enum Command {
+    Pack(Box<pack::Pack>),
+}
 
 /// Runs the command line of this process.
 #[must_use]
@@ -27,7 +34,9 @@ pub fn main() -> ExitCode {
 }
 
 fn run(cli: Cli) -> Result<ExitCode> {
-    match cli.command {}
+    match cli.command {
+        Command::Pack(pack) => pack.run(),
+    }
 }
 
 /// One line on stderr.

@@ -1,0 +1,79 @@
+//! Progress on stderr: a bar on a terminal, a line now and then in a log, nothing when told to be quiet.
+
+use std::io::{IsTerminal, Write};
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+use super::units;
+
+/// How often a log gets a line.
+const EVERY: Duration = Duration::from_secs(10);
+
+/// Shows how far something is.
+pub(crate) struct Progress {
+    shown: Shown,
+    begun: Instant,
+}
+
+enum Shown {
+    Nothing,
+    Bar(ProgressBar),
+    Lines { word: &'static str, next: Instant, interval: Option<u64>, said: u64 },
+}
+
+impl Progress {
+    /// Shows progress unless `quiet`. In a log there is a line every ten seconds, or every `interval` items.
+    pub(crate) fn new(quiet: bool, interval: Option<u64>) -> Self {
+        let begun = Instant::now();
+        let shown = if quiet {
+            Shown::Nothing
+        } else if std::io::stderr().is_terminal() {
+            Shown::Bar(ProgressBar::new(0))
+        } else {
+            Shown::Lines { word: "", next: begun + EVERY, interval, said: 0 }
+        };
+        Self { shown, begun }
+    }
+
+    /// Brings it up to date. `word` says what is being done, `total` of 0 that nobody knows how much there is.
+    pub(crate) fn update(&mut self, word: &'static str, done: u64, total: u64, bytes: u64) {
+        let seconds = self.begun.elapsed().as_secs_f64().max(0.001);
+        let rate = units::bytes((bytes as f64 / seconds) as u64);
+        match &mut self.shown {
+            Shown::Nothing => {}
+            Shown::Bar(bar) => {
+                if bar.prefix() != word {
+                    bar.set_prefix(word);
+                    bar.reset_eta();
+                    let template = if total == 0 { "{prefix} {spinner} {pos}" } else { "{prefix} [{bar:30}] {pos}/{len} {msg} {eta} left" };
+                    // The templates are right; if not, the default style does.
+                    bar.set_style(ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("=> "));
+                }
+                bar.set_length(total);
+                bar.set_position(done);
+                bar.set_message(if bytes > 0 { format!("{rate}/s") } else { String::new() });
+            }
+            Shown::Lines { word: last, next, interval, said } => {
+                let due = Instant::now() >= *next || interval.is_some_and(|n| done >= *said + n);
+                if *last == word && !due {
+                    return;
+                }
+                *last = word;
+                *next = Instant::now() + EVERY;
+                *said = done;
+                if total > 0 {
+                    let rate = if bytes > 0 { format!(", {rate}/s") } else { String::new() };
+                    let _ = writeln!(std::io::stderr(), "{word}: {} of {}{rate}", units::count(done), units::count(total));
+                }
+            }
+        }
+    }
+
+    /// Takes the bar away.
+    pub(crate) fn finish(self) {
+        if let Shown::Bar(bar) = self.shown {
+            bar.finish_and_clear();
+        }
+    }
+}

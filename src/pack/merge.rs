@@ -1,0 +1,55 @@
+//! Puts the parts of a run together.
+
+use std::fs;
+use std::path::Path;
+
+use super::existing;
+use super::journal;
+use super::options::Part;
+use super::report::PackReport;
+use super::run;
+use crate::error::{Error, Result};
+
+/// Checks that all parts of a run in `output` are finished, and writes the manifests for all of them. Afterwards the folder is, byte for
+/// byte, what a run in one part would have made.
+///
+/// # Errors
+/// If a part is missing or not finished, or if parts were made from different inputs or options.
+pub fn merge(output: &Path) -> Result<PackReport> {
+    let records = existing::records(output)?;
+    let Some(parts) = records.first().and_then(|name| parts(name)) else {
+        return Err(Error::config(format!("{} holds no parts to merge", output.display())));
+    };
+    existing::same_parts(output, Part { index: 0, parts })?;
+    let mut all = Vec::new();
+    let mut making = None;
+    for index in 0..parts {
+        let path = journal::path(output, Part { index, parts });
+        let Some((this, mut done)) = journal::read(&path)? else {
+            return Err(Error::pack(format!("part {index} of {parts} is missing")).in_shard(output.to_string_lossy()));
+        };
+        let first = making.get_or_insert_with(|| this.clone());
+        if *first != this {
+            return Err(Error::pack(format!("parts 0 and {index} were made from different inputs or options")).in_shard(output.to_string_lossy()));
+        }
+        let mine = (0..this.shards).filter(|number| *number as u64 % u64::from(parts) == u64::from(index)).count();
+        if done.len() != mine {
+            return Err(Error::pack(format!("part {index} of {parts} has finished {} of {mine} shards", done.len())).in_shard(output.to_string_lossy()));
+        }
+        all.append(&mut done);
+    }
+    let Some(making) = making else { return Err(Error::config("0 parts")) };
+    all.sort_by_key(|shard| shard.number);
+    run::finish(output, &making, &all)?;
+    journal::write(&journal::path(output, Part { index: 0, parts: 1 }), &making, &all)?;
+    for name in records.iter().filter(|_| parts > 1) {
+        let path = output.join(journal::FOLDER).join(name);
+        fs::remove_file(&path).map_err(|e| super::scan::failed(&path, e))?;
+    }
+    Ok(run::summary(&making, &all))
+}
+
+/// The number of parts in `part-0-of-3.jsonl`.
+fn parts(name: &str) -> Option<u32> {
+    name.strip_suffix(".jsonl")?.rsplit('-').next()?.parse().ok().filter(|&parts| parts > 0)
+}

@@ -1,0 +1,248 @@
+//! Does the packing: threads that take shard after shard of the plan.
+
+use std::collections::{BTreeMap, HashSet};
+use std::io;
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+use super::classes;
+use super::dimensions;
+use super::existing;
+use super::journal::{self, DoneShard, Journal, Making};
+use super::manifest;
+use super::options::{Existing, PackOptions, Part};
+use super::parallel;
+use super::plan::{self, Plan, PlannedShard};
+use super::progress::{PackControl, Phase};
+use super::report::{Finding, PackReport, Reason};
+use super::scan::{self, Entry, Samples, member_name};
+use super::twins::{NewMember, TwinWriter};
+use crate::error::{Error, Result};
+
+/// The whole of it, on the thread of the caller and those it starts.
+pub(crate) fn run(options: &PackOptions, control: &PackControl) -> Result<PackReport> {
+    options.check()?;
+    let found = existing::look(&options.output)?;
+    if options.existing == Existing::Refuse && !options.dry_run {
+        existing::refuse(&options.output, &found, options.part)?;
+    }
+    control.enter(Phase::Listing, 0);
+    let mut samples = scan::scan(options)?;
+    let buckets = buckets(&mut samples, options, control)?;
+    let plan = plan::plan(&samples, &buckets, options)?;
+    let making = Making {
+        version: 1,
+        fingerprint: plan.fingerprint(&samples),
+        modalities: samples.modalities.clone(),
+        shards: plan.shards.len(),
+        root: match &options.root {
+            Some(root) => root.trim_end_matches('/').to_owned(),
+            None => manifest::absolute(&options.output)?,
+        },
+        not_wanted: samples.not_wanted,
+        other_folders: std::mem::take(&mut samples.other_folders),
+        allow_singletons: options.allow_singletons,
+        findings: std::mem::take(&mut samples.findings),
+    };
+    if options.dry_run {
+        return Ok(planned(&plan, &samples, making));
+    }
+    let part = options.part.unwrap_or(Part { index: 0, parts: 1 });
+    let path = journal::path(&options.output, part);
+    let mut done = Vec::new();
+    match options.existing {
+        Existing::Refuse => {}
+        Existing::Clean | Existing::Overwrite if part.parts > 1 => {
+            return Err(Error::config("one part can't replace a data set while others are at work: remove the old one first"));
+        }
+        Existing::Clean => existing::remove(&options.output, &found)?,
+        Existing::Overwrite => existing::unlist(&found)?,
+        Existing::Resume => {
+            existing::same_parts(&options.output, part)?;
+            match journal::read(&path)? {
+                Some((before, shards)) => done = resumable(&before, shards, &making, &options.output)?,
+                // Nothing to go on with: what is there must not be mixed in.
+                None => existing::refuse(&options.output, &found, options.part)?,
+            }
+        }
+    }
+    let resumed = done.len() as u64;
+    let journal = Mutex::new(Journal::begin(path.clone(), &making, &done)?);
+    let finished: HashSet<usize> = done.iter().map(|shard| shard.number).collect();
+    let mine: Vec<usize> = (0..plan.shards.len())
+        .filter(|number| *number as u64 % u64::from(part.parts) == u64::from(part.index))
+        .filter(|number| !finished.contains(number))
+        .collect();
+    let total = mine.iter().map(|&number| plan.shards[number].samples.len() as u64).sum();
+    control.enter(Phase::Writing, total);
+    let written = parallel::each(options.num_workers, mine.len(), |at| {
+        let shard = write_shard(mine[at], &plan, &samples, options, control)?;
+        // A thread that panicked while it held the lock takes the run down anyway.
+        journal.lock().unwrap_or_else(PoisonError::into_inner).add(&shard)?;
+        Ok(shard)
+    })?;
+    control.enter(Phase::Finishing, 0);
+    done.extend(written);
+    done.sort_by_key(|shard| shard.number);
+    // In order, whichever thread was first: the same record for the same data.
+    journal::write(&path, &making, &done)?;
+    if options.existing == Existing::Overwrite {
+        existing::remove_stale(&options.output, &found, &making, &done)?;
+    }
+    if part.parts == 1 {
+        finish(&options.output, &making, &done)?;
+    }
+    let mut report = summary(&making, &done);
+    report.resumed_shards = resumed;
+    Ok(report)
+}
+
+/// Writes the manifests of a data set whose shards are all there, and the report if there is something to report.
+pub(crate) fn finish(output: &Path, making: &Making, done: &[DoneShard]) -> Result<()> {
+    let mut folders: BTreeMap<&str, Vec<(String, u32, Vec<_>)>> = BTreeMap::new();
+    for shard in done.iter().filter(|shard| shard.samples > 0) {
+        folders.entry(&shard.bucket).or_default().push((shard.path.clone(), shard.samples, shard.twins.clone()));
+    }
+    if folders.is_empty() {
+        return Err(Error::pack("no sample could be packed").in_shard(output.to_string_lossy()));
+    }
+    existing::report(output, &summary(making, done).findings)?;
+    for (bucket, shards) in folders {
+        let root = if bucket.is_empty() { making.root.clone() } else { format!("{}/{bucket}", making.root) };
+        let folder = output.join(bucket);
+        manifest::write(&folder, &manifest::wdinfo(&folder, Some(&root), &making.modalities, &shards)?)?;
+    }
+    Ok(())
+}
+
+/// What the records say, summed up.
+pub(crate) fn summary(making: &Making, done: &[DoneShard]) -> PackReport {
+    let mut report = PackReport {
+        modalities: making.modalities.clone(),
+        not_wanted: making.not_wanted,
+        other_folders: making.other_folders.clone(),
+        findings: making.findings.clone(),
+        ..PackReport::default()
+    };
+    for shard in done {
+        report.findings.extend(shard.findings.iter().cloned());
+        report.samples += u64::from(shard.samples);
+        report.shards += u64::from(shard.samples > 0);
+        report.bytes += shard.twins.iter().map(|twin| twin.bytes).sum::<u64>();
+        *report.buckets.entry(shard.bucket.clone()).or_default() += u64::from(shard.samples);
+    }
+    report.findings.sort();
+    report
+}
+
+/// What a run would do.
+fn planned(plan: &Plan, samples: &Samples, making: Making) -> PackReport {
+    let mut report = summary(&making, &[]);
+    report.shards = plan.shards.len() as u64;
+    for shard in &plan.shards {
+        report.samples += shard.samples.len() as u64;
+        *report.buckets.entry(shard.bucket.clone()).or_default() += shard.samples.len() as u64;
+        report.findings.extend(singleton(shard, shard.samples.len() as u32, making.allow_singletons));
+    }
+    report.bytes = samples.entries.iter().flat_map(|entry| &entry.pieces).map(|piece| piece.content.size()).sum();
+    report
+}
+
+/// The shards that need not be made again: recorded, for this very plan, and still there in the recorded sizes.
+fn resumable(before: &Making, mut done: Vec<DoneShard>, making: &Making, output: &Path) -> Result<Vec<DoneShard>> {
+    if before != making {
+        let what = if before.fingerprint == making.fingerprint { "options differ" } else { "the input or the options differ" };
+        return Err(Error::config(format!(
+            "can't resume: {what} from those of the run that began {} (--overwrite or --clean begin anew)",
+            output.display()
+        )));
+    }
+    done.retain(|shard| {
+        let there = |modality: &String, bytes: u64| {
+            let path = output.join(&shard.bucket).join(modality).join(&shard.path);
+            path.metadata().is_ok_and(|found| found.len() == bytes)
+        };
+        shard.twins.is_empty() && shard.samples == 0
+            || shard.twins.len() == making.modalities.len() && making.modalities.iter().zip(&shard.twins).all(|(m, twin)| there(m, twin.bytes))
+    });
+    Ok(done)
+}
+
+fn write_shard(number: usize, plan: &Plan, samples: &Samples, options: &PackOptions, control: &PackControl) -> Result<DoneShard> {
+    let planned = &plan.shards[number];
+    let folder = options.output.join(&planned.bucket);
+    let mut writer = TwinWriter::create(&folder, &planned.path, &samples.modalities)?;
+    let mut findings = Vec::new();
+    for &at in &plan.order[planned.samples.clone()] {
+        control.go_on()?;
+        let entry = &samples.entries[at];
+        let names: Vec<Vec<u8>> = entry.pieces.iter().map(|piece| member_name(&entry.key, piece)).collect();
+        let members: Vec<NewMember<'_>> = entry
+            .pieces
+            .iter()
+            .zip(&names)
+            .map(|(piece, name)| NewMember { twin: piece.modality, name, content: &piece.content })
+            .collect();
+        match writer.append(&entry.key, &members) {
+            Ok(()) => {}
+            Err(error) if error.concerns_one_sample() => {
+                findings.push(Finding::new(Reason::Unreadable, entry.key.to_string(), error.to_string()));
+            }
+            Err(error) => return Err(error),
+        }
+        control.add(1, entry.pieces.iter().map(|piece| piece.content.size()).sum());
+    }
+    let packed = writer.samples();
+    findings.extend(singleton(planned, packed, options.allow_singletons));
+    let twins = if packed == 0 { Vec::new() } else { writer.finish()? };
+    Ok(DoneShard { number, bucket: planned.bucket.clone(), path: planned.path.clone(), samples: packed, twins, findings })
+}
+
+fn singleton(shard: &PlannedShard, samples: u32, allowed: bool) -> Option<Finding> {
+    let name = if shard.bucket.is_empty() { shard.path.clone() } else { format!("{}/{}", shard.bucket, shard.path) };
+    (samples == 1 && !allowed).then(|| Finding::new(Reason::Singleton, name, "the shard has a single sample"))
+}
+
+/// The folder of each sample. Samples whose width and height can't be found are left out and reported.
+fn buckets(samples: &mut Samples, options: &PackOptions, control: &PackControl) -> Result<Vec<String>> {
+    if !options.classify_aspect_ratio {
+        return Ok(vec![String::new(); samples.entries.len()]);
+    }
+    let find = |name: &str| samples.modalities.iter().position(|modality| modality == name);
+    let (video, image) = (find("video"), find("image"));
+    let Some(modality) = video.or(image) else {
+        return Err(Error::config("classes of aspect ratio need pictures or videos: there is neither image nor video (--no-classify-aspect-ratio packs into one folder)"));
+    };
+    control.enter(Phase::Measuring, samples.entries.len() as u64);
+    let found = parallel::each(options.metadata_workers, samples.entries.len(), |at| {
+        control.go_on()?;
+        let bucket = bucket(&samples.entries[at], modality, video.is_some(), options);
+        control.add(1, 0);
+        Ok(bucket)
+    })?;
+    let mut buckets = Vec::with_capacity(found.len());
+    let mut results = found.into_iter();
+    let findings = &mut samples.findings;
+    samples.entries.retain(|entry| match results.next() {
+        Some(Ok(bucket)) => {
+            buckets.push(bucket);
+            true
+        }
+        Some(Err(error)) => {
+            findings.push(Finding::new(Reason::Unreadable, entry.key.to_string(), format!("no width and height: {error}")));
+            false
+        }
+        None => false,
+    });
+    Ok(buckets)
+}
+
+fn bucket(entry: &Entry, modality: usize, video: bool, options: &PackOptions) -> io::Result<String> {
+    let Some(piece) = entry.pieces.iter().find(|piece| piece.modality == modality) else {
+        return Err(io::Error::other("no such file"));
+    };
+    let _ = video;
+    let dimensions = dimensions::of_picture(&piece.content, options.exif)?;
+    let (w, h) = classes::aspect_ratio(dimensions);
+    Ok(format!("aspect_ratio_{w}_{h}"))
+}
