@@ -62,7 +62,7 @@ pub(crate) struct Pack {
     /// Shards written at the same time [default: number of cores]
     #[arg(long, value_name = "N")]
     num_workers: Option<usize>,
-    /// Shards in a folder part_NNNNNN; 0 for no such folders
+    /// Shards in a folder `part_NNNNNN`; 0 for no such folders
     #[arg(long, value_name = "N", default_value_t = 1000)]
     part_size: u64,
     /// Make a folder for each class of aspect ratio (this is the default)

@@ -48,12 +48,16 @@ impl Content {
         }
     }
 
-    /// Opens it for reading here and there; a slice is read into memory for that.
+    /// Opens it for reading here and there.
     pub(crate) fn open_seekable(&self) -> io::Result<Seekable> {
         match self {
             Self::Bytes(bytes) => Ok(Seekable::Bytes(io::Cursor::new(bytes.clone()))),
-            Self::File { path, .. } => Ok(Seekable::File(open(path)?)),
-            Self::Slice { .. } => Ok(Seekable::Bytes(io::Cursor::new(self.read(u64::MAX)?.into()))),
+            Self::File { path, size } => Ok(Seekable::File(Window { file: open(path)?, start: 0, size: *size, at: 0 })),
+            Self::Slice { path, offset, size } => {
+                let mut window = Window { file: open(path)?, start: *offset, size: *size, at: 0 };
+                window.seek(SeekFrom::Start(0))?;
+                Ok(Seekable::File(window))
+            }
         }
     }
 
@@ -87,14 +91,47 @@ impl Read for Reader<'_> {
 /// The bytes of a [`Content`], to be read here and there.
 pub(crate) enum Seekable {
     Bytes(io::Cursor<Bytes>),
-    File(File),
+    File(Window),
+}
+
+/// Some bytes of a file, as if there were no others.
+pub(crate) struct Window {
+    file: File,
+    start: u64,
+    size: u64,
+    at: u64,
+}
+
+impl Read for Window {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let left = usize::try_from(self.size.saturating_sub(self.at)).unwrap_or(usize::MAX);
+        let want = buffer.len().min(left);
+        let read = self.file.read(&mut buffer[..want])?;
+        self.at += read as u64;
+        Ok(read)
+    }
+}
+
+impl Seek for Window {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        let to = match to {
+            SeekFrom::Start(at) => Some(at),
+            SeekFrom::Current(by) => self.at.checked_add_signed(by),
+            SeekFrom::End(by) => self.size.checked_add_signed(by),
+        };
+        let place = to.and_then(|at| Some((at, at.checked_add(self.start)?)));
+        let (at, in_file) = place.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "seek to a place that no file has"))?;
+        self.file.seek(SeekFrom::Start(in_file))?;
+        self.at = at;
+        Ok(at)
+    }
 }
 
 impl Read for Seekable {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
             Self::Bytes(bytes) => bytes.read(buffer),
-            Self::File(file) => file.read(buffer),
+            Self::File(window) => window.read(buffer),
         }
     }
 }
@@ -103,7 +140,7 @@ impl Seek for Seekable {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         match self {
             Self::Bytes(bytes) => bytes.seek(to),
-            Self::File(file) => file.seek(to),
+            Self::File(window) => window.seek(to),
         }
     }
 }

@@ -12,6 +12,7 @@ mod journal;
 mod layout;
 mod manifest;
 mod merge;
+mod mp4;
 mod options;
 mod parallel;
 mod plan;
@@ -22,6 +23,8 @@ mod scan;
 mod shard_writer;
 mod twins;
 mod ustar;
+mod video;
+mod webm;
 
 use std::sync::Arc;
 

@@ -38,7 +38,7 @@ mod tests {
     #[test]
     fn results_in_order_and_the_first_error() {
         assert_eq!(each(3, 100, |at| Ok(at * 2)).unwrap(), (0..100).map(|at| at * 2).collect::<Vec<_>>());
-        assert_eq!(each(3, 0, Ok).unwrap(), []);
+        assert_eq!(each(3, 0, Ok).unwrap(), [0usize; 0]);
         let error = each(3, 100, |at| if at == 7 { Err(Error::pack("seven")) } else { Ok(at) }).unwrap_err();
         assert_eq!(error.message(), "seven");
     }

@@ -17,6 +17,7 @@ use super::progress::{PackControl, Phase};
 use super::report::{Finding, PackReport, Reason};
 use super::scan::{self, Entry, Samples, member_name};
 use super::twins::{NewMember, TwinWriter};
+use super::video;
 use crate::error::{Error, Result};
 
 /// The whole of it, on the thread of the caller and those it starts.
@@ -241,8 +242,11 @@ fn bucket(entry: &Entry, modality: usize, video: bool, options: &PackOptions) ->
     let Some(piece) = entry.pieces.iter().find(|piece| piece.modality == modality) else {
         return Err(io::Error::other("no such file"));
     };
-    let _ = video;
-    let dimensions = dimensions::of_picture(&piece.content, options.exif)?;
-    let (w, h) = classes::aspect_ratio(dimensions);
-    Ok(format!("aspect_ratio_{w}_{h}"))
+    if !video {
+        let (w, h) = classes::aspect_ratio(dimensions::of_picture(&piece.content, options.exif)?);
+        return Ok(format!("aspect_ratio_{w}_{h}"));
+    }
+    let video = video::facts(&piece.content, options.exif)?;
+    let (w, h) = classes::aspect_ratio(video.dimensions);
+    Ok(format!("aspect_ratio_{w}_{h}/{}", options.duration_bins.folder(video.seconds)))
 }

@@ -204,7 +204,7 @@ fn check(folder: &Path, modalities: &[String], limit: ShardLimit) -> Result<()> 
     if modalities.is_empty() {
         return Err(Error::config("a data set needs a modality"));
     }
-    for pair in modalities.windows(2).filter(|pair| pair[0] == pair[1]) {
+    if let Some(pair) = modalities.windows(2).find(|pair| pair[0] == pair[1]) {
         return Err(Error::config(format!("modality {} is named twice", pair[0])));
     }
     for modality in modalities {
