@@ -1,9 +1,9 @@
 //! Async streaming of training batches from tar shards.
 
+pub mod augment;
 pub mod checkpoint;
 #[cfg(feature = "cli")]
 pub mod cli;
-pub mod augment;
 pub mod decode;
 pub mod error;
 pub mod loader;

@@ -11,7 +11,10 @@ use super::output::{say, say_json};
 use super::progress::Progress;
 use super::units::{self, plural};
 use crate::error::{Error, Result};
-use crate::pack::{DurationBins, Existing, PackControl, PackOptions, PackReport, Part, Phase, ShardLimit, merge, pack_with};
+use crate::pack::{
+    DurationBins, Existing, PackControl, PackOptions, PackReport, Part, Phase, ShardLimit, merge,
+    pack_with,
+};
 
 /// Exit status if all went well but some of the input was left out.
 const LEFT_OUT: u8 = 3;
@@ -131,13 +134,21 @@ What could not be packed is listed in pack_report.jsonl in the output folder.
 Exit status: 0 all of the input is in the output, 3 something was left out (or a shard has a single sample), 1 failed, 2 wrong usage.";
 
 fn part(text: &str) -> Result<Part, String> {
-    let parts = text.split_once('/').and_then(|(index, parts)| Some(Part { index: index.parse().ok()?, parts: parts.parse().ok()? }));
-    parts.filter(|part| part.index < part.parts).ok_or_else(|| "expected I/N with I from 0 to N-1, such as 0/3".to_owned())
+    let parts = text.split_once('/').and_then(|(index, parts)| {
+        Some(Part { index: index.parse().ok()?, parts: parts.parse().ok()? })
+    });
+    parts
+        .filter(|part| part.index < part.parts)
+        .ok_or_else(|| "expected I/N with I from 0 to N-1, such as 0/3".to_owned())
 }
 
 fn extensions(text: &str) -> Result<(String, Vec<String>), String> {
-    let (modality, list) = text.split_once('=').ok_or("expected MODALITY=LIST, such as image=jpg,png")?;
-    Ok((modality.to_owned(), list.split(',').map(|e| e.trim_start_matches('.').to_ascii_lowercase()).collect()))
+    let (modality, list) =
+        text.split_once('=').ok_or("expected MODALITY=LIST, such as image=jpg,png")?;
+    Ok((
+        modality.to_owned(),
+        list.split(',').map(|e| e.trim_start_matches('.').to_ascii_lowercase()).collect(),
+    ))
 }
 
 impl Pack {
@@ -149,14 +160,18 @@ impl Pack {
             .build()
             .map_err(|e| Error::task("can't start the runtime").with_source(e))?;
         let begun = Instant::now();
-        let report = if self.merge { merge(&self.output_dir)? } else { runtime.block_on(self.pack())? };
+        let report =
+            if self.merge { merge(&self.output_dir)? } else { runtime.block_on(self.pack())? };
         if self.json {
             say_json(&report)?;
         } else if !self.quiet {
             say(&self.describe(&report, begun.elapsed()))?;
         }
         for (reason, n) in report.counts() {
-            super::complain(&format!("{n} x {reason}: see {}", self.output_dir.join("pack_report.jsonl").display()));
+            super::complain(&format!(
+                "{n} x {reason}: see {}",
+                self.output_dir.join("pack_report.jsonl").display()
+            ));
         }
         Ok(if report.is_complete() { ExitCode::SUCCESS } else { ExitCode::from(LEFT_OUT) })
     }
@@ -186,16 +201,24 @@ impl Pack {
     }
 
     fn options(&self) -> Result<PackOptions> {
-        let input = self.input_dir.as_ref().ok_or_else(|| Error::config("--input-dir is missing"))?;
+        let input =
+            self.input_dir.as_ref().ok_or_else(|| Error::config("--input-dir is missing"))?;
         let mut options = PackOptions::new(input, &self.output_dir);
-        let mib = |n: u64| n.checked_mul(1 << 20).ok_or_else(|| Error::config(format!("{n} MiB are more than can be counted")));
+        let mib = |n: u64| {
+            n.checked_mul(1 << 20)
+                .ok_or_else(|| Error::config(format!("{n} MiB are more than can be counted")))
+        };
         let bytes = match (self.max_shard_size_mb, self.shard_size) {
             (Some(0), _) | (None, Some(_)) => None,
             (Some(n), _) => Some(mib(n)?),
             (None, None) => Some(500 << 20),
         };
-        options.limit = ShardLimit { bytes, samples: self.shard_size.or(if bytes.is_none() { Some(20) } else { None }) };
-        options.size_based_on = Some(self.size_based_on.clone()).filter(|modality| modality != "all");
+        options.limit = ShardLimit {
+            bytes,
+            samples: self.shard_size.or(if bytes.is_none() { Some(20) } else { None }),
+        };
+        options.size_based_on =
+            Some(self.size_based_on.clone()).filter(|modality| modality != "all");
         options.shuffle = !self.no_shuffle;
         options.seed = self.seed;
         options.limit_samples = self.limit;
@@ -241,10 +264,16 @@ impl Pack {
             lines.push(format!("  {} not wanted", plural(report.not_wanted, "sample")));
         }
         if !report.other_folders.is_empty() {
-            lines.push(format!("  other folders of the input, not packed (name them with --modalities): {}", report.other_folders.join(", ")));
+            lines.push(format!(
+                "  other folders of the input, not packed (name them with --modalities): {}",
+                report.other_folders.join(", ")
+            ));
         }
         if let Some(part) = self.part.filter(|_| !self.dry_run) {
-            lines.push(format!("  part {} of {}: when all are there, --merge writes wdinfo.json", part.index, part.parts));
+            lines.push(format!(
+                "  part {} of {}: when all are there, --merge writes wdinfo.json",
+                part.index, part.parts
+            ));
         }
         lines.join("\n")
     }

@@ -46,9 +46,17 @@ impl Progress {
                 if bar.prefix() != word {
                     bar.set_prefix(word);
                     bar.reset_eta();
-                    let template = if total == 0 { "{prefix} {spinner} {pos}" } else { "{prefix} [{bar:30}] {pos}/{len} {msg} {eta} left" };
+                    let template = if total == 0 {
+                        "{prefix} {spinner} {pos}"
+                    } else {
+                        "{prefix} [{bar:30}] {pos}/{len} {msg} {eta} left"
+                    };
                     // The templates are right; if not, the default style does.
-                    bar.set_style(ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("=> "));
+                    bar.set_style(
+                        ProgressStyle::with_template(template)
+                            .unwrap_or_else(|_| ProgressStyle::default_bar())
+                            .progress_chars("=> "),
+                    );
                 }
                 bar.set_length(total);
                 bar.set_position(done);
@@ -64,7 +72,12 @@ impl Progress {
                 *said = done;
                 if total > 0 {
                     let rate = if bytes > 0 { format!(", {rate}/s") } else { String::new() };
-                    let _ = writeln!(std::io::stderr(), "{word}: {} of {}{rate}", units::count(done), units::count(total));
+                    let _ = writeln!(
+                        std::io::stderr(),
+                        "{word}: {} of {}{rate}",
+                        units::count(done),
+                        units::count(total)
+                    );
                 }
             }
         }

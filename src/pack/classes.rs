@@ -15,7 +15,8 @@ pub struct Dimensions {
 }
 
 /// The classes of PiD's packer, widest first.
-pub const ASPECT_RATIOS: [(u32, u32); 8] = [(21, 9), (16, 9), (3, 2), (4, 3), (1, 1), (3, 4), (2, 3), (9, 16)];
+pub const ASPECT_RATIOS: [(u32, u32); 8] =
+    [(21, 9), (16, 9), (3, 2), (4, 3), (1, 1), (3, 4), (2, 3), (9, 16)];
 
 /// The class that is nearest by ratio (in log space): the border between two neighbours is their geometric mean, here without
 /// rounding: `w/h >= sqrt(a*b)` if `w * w * denominators >= h * h * numerators`.
@@ -26,7 +27,11 @@ pub fn aspect_ratio(Dimensions { width, height }: Dimensions) -> (u32, u32) {
         let ((aw, ah), (bw, bh)) = (pair[0], pair[1]);
         (u128::from(aw * bw), u128::from(ah * bh))
     });
-    let class = borders.take_while(|(numerators, denominators)| square(width) * denominators < square(height) * numerators).count();
+    let class = borders
+        .take_while(|(numerators, denominators)| {
+            square(width) * denominators < square(height) * numerators
+        })
+        .count();
     ASPECT_RATIOS[class]
 }
 
@@ -54,10 +59,19 @@ impl FromStr for DurationBins {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        let edges: Result<Vec<f64>, _> = text.split(',').map(|edge| edge.trim().parse::<f64>()).collect();
+        let edges: Result<Vec<f64>, _> =
+            text.split(',').map(|edge| edge.trim().parse::<f64>()).collect();
         match edges {
-            Ok(edges) if edges.len() >= 2 && edges[0] >= 0.0 && edges.windows(2).all(|pair| pair[0] < pair[1]) => Ok(Self(edges)),
-            _ => Err(Error::config(format!("{text:?}: expected two or more rising edges in seconds, such as 0,5,10,30,inf"))),
+            Ok(edges)
+                if edges.len() >= 2
+                    && edges[0] >= 0.0
+                    && edges.windows(2).all(|pair| pair[0] < pair[1]) =>
+            {
+                Ok(Self(edges))
+            }
+            _ => Err(Error::config(format!(
+                "{text:?}: expected two or more rising edges in seconds, such as 0,5,10,30,inf"
+            ))),
         }
     }
 }
@@ -99,7 +113,10 @@ mod tests {
                     (f64::from(width) / f64::from(height)).ln() - (f64::from(w) / f64::from(h)).ln()
                 };
                 let got = class(width, height);
-                let best = ASPECT_RATIOS.into_iter().map(|c| distance(c).abs()).fold(f64::INFINITY, f64::min);
+                let best = ASPECT_RATIOS
+                    .into_iter()
+                    .map(|c| distance(c).abs())
+                    .fold(f64::INFINITY, f64::min);
                 assert!(distance(got).abs() <= best + 1e-12, "{width}x{height}: {got:?}");
             }
         }
@@ -111,10 +128,23 @@ mod tests {
     fn durations() {
         let bins = DurationBins::default();
         let folders = [0.0, 4.999, 5.0, 29.9, 30.0, 1e9].map(|d| bins.folder(d));
-        assert_eq!(folders, ["duration_0_5", "duration_0_5", "duration_5_10", "duration_10_30", "duration_30_inf", "duration_30_inf"]);
+        assert_eq!(
+            folders,
+            [
+                "duration_0_5",
+                "duration_0_5",
+                "duration_5_10",
+                "duration_10_30",
+                "duration_30_inf",
+                "duration_30_inf"
+            ]
+        );
         // Defect 12.3: these collapsed into one name.
         let bins: DurationBins = "0,0.5,2".parse().unwrap();
-        assert_eq!([0.1, 0.5, 7.0].map(|d| bins.folder(d)), ["duration_0_0.5", "duration_0.5_2", "duration_0.5_2"]);
+        assert_eq!(
+            [0.1, 0.5, 7.0].map(|d| bins.folder(d)),
+            ["duration_0_0.5", "duration_0.5_2", "duration_0.5_2"]
+        );
         for bad in ["", "5", "0,x", "5,0", "0,0", "-1,2", "nan,3"] {
             assert!(bad.parse::<DurationBins>().is_err(), "{bad}");
         }

@@ -33,10 +33,16 @@ impl Content {
                 let file = open(path)?;
                 let now = file.metadata()?;
                 if !now.is_file() {
-                    return Err(io::Error::new(io::ErrorKind::InvalidInput, "is not a regular file"));
+                    return Err(io::Error::new(
+                        io::ErrorKind::InvalidInput,
+                        "is not a regular file",
+                    ));
                 }
                 if now.len() != *size {
-                    return Err(io::Error::other(format!("had {size} bytes when it was listed and now has {}", now.len())));
+                    return Err(io::Error::other(format!(
+                        "had {size} bytes when it was listed and now has {}",
+                        now.len()
+                    )));
                 }
                 Ok(Reader::File(file))
             }
@@ -52,7 +58,9 @@ impl Content {
     pub(crate) fn open_seekable(&self) -> io::Result<Seekable> {
         match self {
             Self::Bytes(bytes) => Ok(Seekable::Bytes(io::Cursor::new(bytes.clone()))),
-            Self::File { path, size } => Ok(Seekable::File(Window { file: open(path)?, start: 0, size: *size, at: 0 })),
+            Self::File { path, size } => {
+                Ok(Seekable::File(Window { file: open(path)?, start: 0, size: *size, at: 0 }))
+            }
             Self::Slice { path, offset, size } => {
                 let mut window = Window { file: open(path)?, start: *offset, size: *size, at: 0 };
                 window.seek(SeekFrom::Start(0))?;
@@ -120,7 +128,9 @@ impl Seek for Window {
             SeekFrom::End(by) => self.size.checked_add_signed(by),
         };
         let place = to.and_then(|at| Some((at, at.checked_add(self.start)?)));
-        let (at, in_file) = place.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "seek to a place that no file has"))?;
+        let (at, in_file) = place.ok_or_else(|| {
+            io::Error::new(io::ErrorKind::InvalidInput, "seek to a place that no file has")
+        })?;
         self.file.seek(SeekFrom::Start(in_file))?;
         self.at = at;
         Ok(at)

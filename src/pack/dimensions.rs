@@ -11,16 +11,27 @@ use super::content::Content;
 /// Width and height of a picture as shown: turned as its EXIF data say if `exif`, as stored otherwise.
 pub(crate) fn of_picture(content: &Content, exif: bool) -> io::Result<Dimensions> {
     let mut reader = BufReader::new(content.open_seekable()?);
-    let stored = if reader.fill_buf()?.starts_with(b"\xff\xd8") { jpeg(&mut reader)? } else { other(reader)? };
+    let stored = if reader.fill_buf()?.starts_with(b"\xff\xd8") {
+        jpeg(&mut reader)?
+    } else {
+        other(reader)?
+    };
     let (Dimensions { width, height }, orientation) = stored;
     let on_its_side = matches!(
         orientation,
-        Orientation::Rotate90 | Orientation::Rotate270 | Orientation::Rotate90FlipH | Orientation::Rotate270FlipH
+        Orientation::Rotate90
+            | Orientation::Rotate270
+            | Orientation::Rotate90FlipH
+            | Orientation::Rotate270FlipH
     );
     if width == 0 || height == 0 {
         return Err(invalid("the picture has no width or no height"));
     }
-    Ok(if exif && on_its_side { Dimensions { width: height, height: width } } else { Dimensions { width, height } })
+    Ok(if exif && on_its_side {
+        Dimensions { width: height, height: width }
+    } else {
+        Dimensions { width, height }
+    })
 }
 
 fn invalid(message: &'static str) -> io::Error {
@@ -55,7 +66,9 @@ fn jpeg<R: Read + Seek>(reader: &mut BufReader<R>) -> io::Result<(Dimensions, Or
             continue;
         }
         reader.read_exact(&mut two)?;
-        let length = u16::from_be_bytes(two).checked_sub(2).ok_or_else(|| invalid("a JPEG segment without a length"))?;
+        let length = u16::from_be_bytes(two)
+            .checked_sub(2)
+            .ok_or_else(|| invalid("a JPEG segment without a length"))?;
         match kind {
             0xc0..=0xc3 | 0xc5..=0xc7 | 0xc9..=0xcb | 0xcd..=0xcf => {
                 let mut frame = [0; 5];
@@ -97,7 +110,8 @@ mod tests {
     #[test]
     fn exif_orientation_counts_on_request() {
         let jpeg = photo("canyon-wren.jpg").read(u64::MAX).unwrap();
-        let mut tiff = b"Exif\0\0MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0\x06\0\0\0\0\0\0".to_vec();
+        let mut tiff =
+            b"Exif\0\0MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0\x06\0\0\0\0\0\0".to_vec();
         let length = u16::try_from(tiff.len() + 2).unwrap().to_be_bytes();
         let mut turned = jpeg[..2].to_vec();
         turned.extend_from_slice(b"\xff\xe1");
@@ -113,9 +127,17 @@ mod tests {
     fn broken_pictures_are_errors() {
         let jpeg = photo("canyon-wren.jpg").read(u64::MAX).unwrap();
         for cut in 0..150 {
-            assert!(of_picture(&Content::Bytes(jpeg[..cut].to_vec().into()), true).is_err(), "{cut}");
+            assert!(
+                of_picture(&Content::Bytes(jpeg[..cut].to_vec().into()), true).is_err(),
+                "{cut}"
+            );
         }
-        for bad in [&b""[..], b"<html>", b"\xff\xd8\xff\xda\0\x02", b"\xff\xd8\xff\xc0\0\x08\x08\0\0\0\0\x03"] {
+        for bad in [
+            &b""[..],
+            b"<html>",
+            b"\xff\xd8\xff\xda\0\x02",
+            b"\xff\xd8\xff\xc0\0\x08\x08\0\0\0\0\x03",
+        ] {
             assert!(of_picture(&Content::Bytes(bad.to_vec().into()), true).is_err());
         }
     }

@@ -30,7 +30,9 @@ pub(crate) struct Found {
 
 impl Found {
     fn first(&self) -> Option<&PathBuf> {
-        [&self.manifests, &self.shards, &self.records, &self.others].into_iter().find_map(|files| files.first())
+        [&self.manifests, &self.shards, &self.records, &self.others]
+            .into_iter()
+            .find_map(|files| files.first())
     }
 }
 
@@ -44,7 +46,8 @@ pub(crate) fn look(output: &Path) -> Result<Found> {
 }
 
 fn walk(folder: &Path, found: &mut Found) -> io::Result<()> {
-    let mut entries: Vec<PathBuf> = fs::read_dir(folder)?.map(|entry| entry.map(|e| e.path())).collect::<io::Result<_>>()?;
+    let mut entries: Vec<PathBuf> =
+        fs::read_dir(folder)?.map(|entry| entry.map(|e| e.path())).collect::<io::Result<_>>()?;
     entries.sort();
     for path in entries {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -54,7 +57,10 @@ fn walk(folder: &Path, found: &mut Found) -> io::Result<()> {
             found.manifests.push(path);
         } else if name.ends_with(".tar") || (name.starts_with('.') && name.ends_with(".tar.tmp")) {
             found.shards.push(path);
-        } else if name == REPORT || folder.ends_with(FOLDER) || (name.starts_with('.') && name.ends_with(".tmp")) {
+        } else if name == REPORT
+            || folder.ends_with(FOLDER)
+            || (name.starts_with('.') && name.ends_with(".tmp"))
+        {
             found.records.push(path);
         } else {
             found.others.push(path);
@@ -69,7 +75,11 @@ pub(crate) fn refuse(output: &Path, found: &Found, part: Option<Part>) -> Result
     if let Some(part) = part {
         // Looked up now: another part may have begun since the folder was listed, and its record is older than its shards.
         let mine = journal::path(output, part);
-        if found.manifests.is_empty() && found.others.is_empty() && !mine.exists() && !records(output)?.is_empty() {
+        if found.manifests.is_empty()
+            && found.others.is_empty()
+            && !mine.exists()
+            && !records(output)?.is_empty()
+        {
             return same_parts(output, part);
         }
     }
@@ -85,7 +95,10 @@ pub(crate) fn same_parts(output: &Path, part: Part) -> Result<()> {
     let suffix = format!("-of-{}.jsonl", part.parts);
     match records(output)?.into_iter().find(|name| !name.ends_with(&suffix)) {
         None => Ok(()),
-        Some(other) => Err(Error::config(format!("{} holds {other}, of a run in another number of parts", output.display()))),
+        Some(other) => Err(Error::config(format!(
+            "{} holds {other}, of a run in another number of parts",
+            output.display()
+        ))),
     }
 }
 
@@ -98,7 +111,11 @@ pub(crate) fn records(output: &Path) -> Result<Vec<String>> {
     };
     let mut names = Vec::new();
     for entry in entries {
-        let name = entry.map_err(|e| super::scan::failed(&folder, e))?.file_name().to_string_lossy().into_owned();
+        let name = entry
+            .map_err(|e| super::scan::failed(&folder, e))?
+            .file_name()
+            .to_string_lossy()
+            .into_owned();
         if name.starts_with("part-") && name.ends_with(".jsonl") {
             names.push(name);
         }
@@ -110,7 +127,10 @@ pub(crate) fn records(output: &Path) -> Result<Vec<String>> {
 /// Removes an earlier data set, and nothing else.
 pub(crate) fn remove(output: &Path, found: &Found) -> Result<()> {
     if let Some(other) = found.others.first() {
-        return Err(Error::config(format!("{} is no part of a data set: --clean leaves the folder alone", other.display())));
+        return Err(Error::config(format!(
+            "{} is no part of a data set: --clean leaves the folder alone",
+            other.display()
+        )));
     }
     for path in found.manifests.iter().chain(&found.shards).chain(&found.records) {
         fs::remove_file(path).map_err(|e| super::scan::failed(path, e))?;
@@ -127,11 +147,21 @@ pub(crate) fn unlist(found: &Found) -> Result<()> {
 }
 
 /// Removes shards of an earlier data set that were not replaced.
-pub(crate) fn remove_stale(output: &Path, found: &Found, making: &Making, done: &[DoneShard]) -> Result<()> {
+pub(crate) fn remove_stale(
+    output: &Path,
+    found: &Found,
+    making: &Making,
+    done: &[DoneShard],
+) -> Result<()> {
     let fresh: HashSet<PathBuf> = done
         .iter()
         .filter(|shard| shard.samples > 0)
-        .flat_map(|shard| making.modalities.iter().map(|modality| output.join(&shard.bucket).join(modality).join(&shard.path)))
+        .flat_map(|shard| {
+            making
+                .modalities
+                .iter()
+                .map(|modality| output.join(&shard.bucket).join(modality).join(&shard.path))
+        })
         .collect();
     for path in found.shards.iter().filter(|path| !fresh.contains(*path) && path.exists()) {
         fs::remove_file(path).map_err(|e| super::scan::failed(path, e))?;
@@ -157,10 +187,16 @@ pub(crate) fn report(output: &Path, findings: &[Finding]) -> Result<()> {
     let path = output.join(REPORT);
     if findings.is_empty() {
         return match fs::remove_file(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(super::scan::failed(&path, error)),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(super::scan::failed(&path, error))
+            }
             _ => Ok(()),
         };
     }
-    let lines: String = findings.iter().map(|finding| serde_json::to_string(finding).unwrap_or_default() + "\n").collect();
-    write_atomically(&path, lines.as_bytes()).map_err(|e| Error::pack("can't write").with_source(e).in_shard(path.to_string_lossy()))
+    let lines: String = findings
+        .iter()
+        .map(|finding| serde_json::to_string(finding).unwrap_or_default() + "\n")
+        .collect();
+    write_atomically(&path, lines.as_bytes())
+        .map_err(|e| Error::pack("can't write").with_source(e).in_shard(path.to_string_lossy()))
 }

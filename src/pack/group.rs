@@ -116,6 +116,9 @@ mod tests {
         assert_eq!(cut([1; 7].into_iter(), ShardLimit::samples(3)), [3, 4]);
         assert_eq!(cut([1; 8].into_iter(), ShardLimit::samples(3)), [3, 3, 2]);
         assert_eq!(cut([1; 3].into_iter(), ShardLimit::samples(1)), [1, 1, 1]);
-        assert_eq!(cut([5; 8].into_iter(), ShardLimit { bytes: Some(10), samples: Some(3) }), [2, 2, 2, 2]);
+        assert_eq!(
+            cut([5; 8].into_iter(), ShardLimit { bytes: Some(10), samples: Some(3) }),
+            [2, 2, 2, 2]
+        );
     }
 }

@@ -67,10 +67,15 @@ pub(crate) fn read(path: &Path) -> Result<Option<(Making, Vec<DoneShard>)>> {
     let whole = text.iter().rposition(|&b| b == b'\n').map_or(0, |end| end + 1);
     let mut lines = text[..whole].split_inclusive(|&b| b == b'\n');
     let Some(first) = lines.next() else { return Ok(None) };
-    let wrong = |line: usize, error| Error::pack(format!("line {line} is no record")).with_source(error).in_shard(path.to_string_lossy());
+    let wrong = |line: usize, error| {
+        Error::pack(format!("line {line} is no record"))
+            .with_source(error)
+            .in_shard(path.to_string_lossy())
+    };
     let making: Making = serde_json::from_slice(first).map_err(|e| wrong(1, e))?;
     if making.version != 1 {
-        return Err(Error::pack(format!("is of version {}, known is 1", making.version)).in_shard(path.to_string_lossy()));
+        return Err(Error::pack(format!("is of version {}, known is 1", making.version))
+            .in_shard(path.to_string_lossy()));
     }
     let mut done = Vec::new();
     for (at, line) in lines.enumerate() {
@@ -105,7 +110,10 @@ impl Journal {
 
     /// Adds a shard, down to the disk.
     pub(crate) fn add(&mut self, shard: &DoneShard) -> Result<()> {
-        self.file.write_all(&line(shard)).and_then(|()| self.file.sync_data()).map_err(|e| failed(&self.path, e))
+        self.file
+            .write_all(&line(shard))
+            .and_then(|()| self.file.sync_data())
+            .map_err(|e| failed(&self.path, e))
     }
 }
 

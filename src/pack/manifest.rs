@@ -8,7 +8,12 @@ use crate::shard::wdinfo::{FILE_NAME, VERSION, Wdinfo};
 use crate::store::local::write_atomically;
 
 /// The manifest of one folder: its shards (path, samples, facts in the order of the modalities), in order.
-pub(crate) fn wdinfo(folder: &Path, root: Option<&str>, modalities: &[String], shards: &[(String, u32, Vec<TwinFacts>)]) -> Result<Wdinfo> {
+pub(crate) fn wdinfo(
+    folder: &Path,
+    root: Option<&str>,
+    modalities: &[String],
+    shards: &[(String, u32, Vec<TwinFacts>)],
+) -> Result<Wdinfo> {
     let root = match root {
         Some(root) => root.to_owned(),
         None => absolute(folder)?,
@@ -22,19 +27,32 @@ pub(crate) fn wdinfo(folder: &Path, root: Option<&str>, modalities: &[String], s
         total_key_count: Some(shards.iter().map(|(_, samples, _)| u64::from(*samples)).sum()),
         chunk_size: None,
         version: Some(VERSION),
-        bytes: modalities.iter().enumerate().map(|(at, m)| (m.clone(), column(at).map(|twin| twin.bytes).collect())).collect(),
-        sha256: modalities.iter().enumerate().map(|(at, m)| (m.clone(), column(at).map(|twin| twin.sha256.clone()).collect())).collect(),
+        bytes: modalities
+            .iter()
+            .enumerate()
+            .map(|(at, m)| (m.clone(), column(at).map(|twin| twin.bytes).collect()))
+            .collect(),
+        sha256: modalities
+            .iter()
+            .enumerate()
+            .map(|(at, m)| (m.clone(), column(at).map(|twin| twin.sha256.clone()).collect()))
+            .collect(),
     })
 }
 
 /// Writes `wdinfo.json` so that nobody sees a part of it.
 pub(crate) fn write(folder: &Path, wdinfo: &Wdinfo) -> Result<()> {
     let path = folder.join(FILE_NAME);
-    write_atomically(&path, wdinfo.to_text().as_bytes()).map_err(|e| Error::pack("can't write").with_source(e).in_shard(path.to_string_lossy()))
+    write_atomically(&path, wdinfo.to_text().as_bytes())
+        .map_err(|e| Error::pack("can't write").with_source(e).in_shard(path.to_string_lossy()))
 }
 
 /// The absolute path, as PiD writes it into `root`.
 pub(crate) fn absolute(folder: &Path) -> Result<String> {
-    let path = std::path::absolute(folder).map_err(|e| Error::pack("no absolute path").with_source(e).in_shard(folder.to_string_lossy()))?;
-    path.into_os_string().into_string().map_err(|path| Error::config(format!("{} is not UTF-8: it can't stand in wdinfo.json", path.display())))
+    let path = std::path::absolute(folder).map_err(|e| {
+        Error::pack("no absolute path").with_source(e).in_shard(folder.to_string_lossy())
+    })?;
+    path.into_os_string().into_string().map_err(|path| {
+        Error::config(format!("{} is not UTF-8: it can't stand in wdinfo.json", path.display()))
+    })
 }

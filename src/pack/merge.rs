@@ -26,15 +26,25 @@ pub fn merge(output: &Path) -> Result<PackReport> {
     for index in 0..parts {
         let path = journal::path(output, Part { index, parts });
         let Some((this, mut done)) = journal::read(&path)? else {
-            return Err(Error::pack(format!("part {index} of {parts} is missing")).in_shard(output.to_string_lossy()));
+            return Err(Error::pack(format!("part {index} of {parts} is missing"))
+                .in_shard(output.to_string_lossy()));
         };
         let first = making.get_or_insert_with(|| this.clone());
         if *first != this {
-            return Err(Error::pack(format!("parts 0 and {index} were made from different inputs or options")).in_shard(output.to_string_lossy()));
+            return Err(Error::pack(format!(
+                "parts 0 and {index} were made from different inputs or options"
+            ))
+            .in_shard(output.to_string_lossy()));
         }
-        let mine = (0..this.shards).filter(|number| *number as u64 % u64::from(parts) == u64::from(index)).count();
+        let mine = (0..this.shards)
+            .filter(|number| *number as u64 % u64::from(parts) == u64::from(index))
+            .count();
         if done.len() != mine {
-            return Err(Error::pack(format!("part {index} of {parts} has finished {} of {mine} shards", done.len())).in_shard(output.to_string_lossy()));
+            return Err(Error::pack(format!(
+                "part {index} of {parts} has finished {} of {mine} shards",
+                done.len()
+            ))
+            .in_shard(output.to_string_lossy()));
         }
         all.append(&mut done);
     }

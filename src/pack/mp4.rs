@@ -9,7 +9,11 @@ use super::video::{VideoFacts, invalid};
 const HEADER: u64 = 256 << 20;
 
 /// Finds the movie header among the outermost boxes and reads it.
-pub(crate) fn facts<R: Read + Seek>(reader: &mut R, size: u64, turned: bool) -> io::Result<VideoFacts> {
+pub(crate) fn facts<R: Read + Seek>(
+    reader: &mut R,
+    size: u64,
+    turned: bool,
+) -> io::Result<VideoFacts> {
     let mut at = 0;
     while at + 8 <= size {
         reader.seek(SeekFrom::Start(at))?;
@@ -93,8 +97,13 @@ fn dimensions(tkhd: &[u8], turned: bool) -> io::Result<Dimensions> {
         _ => return Err(invalid("a tkhd box of an unknown version")),
     };
     let (width, height) = (be32(tkhd, matrix + 36)? >> 16, be32(tkhd, matrix + 40)? >> 16);
-    let on_its_side = be32(tkhd, matrix)? == 0 && be32(tkhd, matrix + 16)? == 0 && be32(tkhd, matrix + 4)? != 0;
-    Ok(if turned && on_its_side { Dimensions { width: height, height: width } } else { Dimensions { width, height } })
+    let on_its_side =
+        be32(tkhd, matrix)? == 0 && be32(tkhd, matrix + 16)? == 0 && be32(tkhd, matrix + 4)? != 0;
+    Ok(if turned && on_its_side {
+        Dimensions { width: height, height: width }
+    } else {
+        Dimensions { width, height }
+    })
 }
 
 /// The first box of a name.
@@ -120,7 +129,8 @@ fn next<'a>(rest: &mut &'a [u8]) -> io::Result<Option<([u8; 4], &'a [u8])>> {
         1 => (be64(rest, 8)?, 16),
         length => (u64::from(length), 8),
     };
-    let length = usize::try_from(length).ok().filter(|&length| length >= header && length <= rest.len());
+    let length =
+        usize::try_from(length).ok().filter(|&length| length >= header && length <= rest.len());
     let length = length.ok_or_else(|| invalid("a box that is longer than what holds it"))?;
     let (this, later) = rest.split_at(length);
     *rest = later;

@@ -169,7 +169,9 @@ impl PackOptions {
             return Err(Error::config("a shard needs a limit, in samples or bytes"));
         }
         if let Some(Part { index, parts }) = self.part.filter(|part| part.index >= part.parts) {
-            return Err(Error::config(format!("part {index} of {parts}: parts are counted from 0")));
+            return Err(Error::config(format!(
+                "part {index} of {parts}: parts are counted from 0"
+            )));
         }
         if let Some(name) = &self.dataset_name {
             super::layout::check_dataset_name(name)?;

@@ -36,9 +36,14 @@ pub(crate) struct Plan {
 pub(crate) fn plan(samples: &Samples, buckets: &[String], options: &PackOptions) -> Result<Plan> {
     let sizing = match &options.size_based_on {
         None => None,
-        Some(modality) => Some(samples.modalities.iter().position(|m| m == modality).ok_or_else(|| {
-            Error::config(format!("the size of shards can't go by {modality}: the input has {}", samples.modalities.join(", ")))
-        })?),
+        Some(modality) => {
+            Some(samples.modalities.iter().position(|m| m == modality).ok_or_else(|| {
+                Error::config(format!(
+                    "the size of shards can't go by {modality}: the input has {}",
+                    samples.modalities.join(", ")
+                ))
+            })?)
+        }
     };
     let mut by_bucket: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     for (at, bucket) in buckets.iter().enumerate() {
@@ -50,7 +55,9 @@ pub(crate) fn plan(samples: &Samples, buckets: &[String], options: &PackOptions)
         if options.shuffle {
             let words = [hash_bytes(b"pack"), options.seed, hash_bytes(bucket.as_bytes())];
             let permutation = Permutation::keyed(members.len() as u64, &words);
-            plan.order.extend((0..members.len()).map(|place| members[permutation.get(place as u64) as usize]));
+            plan.order.extend(
+                (0..members.len()).map(|place| members[permutation.get(place as u64) as usize]),
+            );
         } else {
             plan.order.extend(members);
         }
@@ -60,7 +67,11 @@ pub(crate) fn plan(samples: &Samples, buckets: &[String], options: &PackOptions)
             // Both count samples that are in memory.
             let samples = next..next + count as usize;
             next = samples.end;
-            plan.shards.push(PlannedShard { bucket: bucket.to_owned(), path: layout::shard_path(id as u64, options.part_size), samples });
+            plan.shards.push(PlannedShard {
+                bucket: bucket.to_owned(),
+                path: layout::shard_path(id as u64, options.part_size),
+                samples,
+            });
         }
     }
     Ok(plan)
@@ -68,7 +79,12 @@ pub(crate) fn plan(samples: &Samples, buckets: &[String], options: &PackOptions)
 
 /// The bytes of a sample that count for the size of its shard.
 fn size(entry: &Entry, sizing: Option<usize>) -> u64 {
-    entry.pieces.iter().filter(|piece| sizing.is_none_or(|modality| piece.modality == modality)).map(|piece| piece.content.size()).sum()
+    entry
+        .pieces
+        .iter()
+        .filter(|piece| sizing.is_none_or(|modality| piece.modality == modality))
+        .map(|piece| piece.content.size())
+        .sum()
 }
 
 impl Plan {

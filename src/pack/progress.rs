@@ -76,6 +76,10 @@ impl PackControl {
 
     /// Fails if the run is to end.
     pub(crate) fn go_on(&self) -> Result<()> {
-        if self.stop.load(Ordering::Relaxed) { Err(Error::pack("interrupted; the same command with --resume goes on")) } else { Ok(()) }
+        if self.stop.load(Ordering::Relaxed) {
+            Err(Error::pack("interrupted; the same command with --resume goes on"))
+        } else {
+            Ok(())
+        }
     }
 }

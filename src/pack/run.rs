@@ -54,14 +54,18 @@ pub(crate) fn run(options: &PackOptions, control: &PackControl) -> Result<PackRe
     match options.existing {
         Existing::Refuse => {}
         Existing::Clean | Existing::Overwrite if part.parts > 1 => {
-            return Err(Error::config("one part can't replace a data set while others are at work: remove the old one first"));
+            return Err(Error::config(
+                "one part can't replace a data set while others are at work: remove the old one first",
+            ));
         }
         Existing::Clean => existing::remove(&options.output, &found)?,
         Existing::Overwrite => existing::unlist(&found)?,
         Existing::Resume => {
             existing::same_parts(&options.output, part)?;
             match journal::read(&path)? {
-                Some((before, shards)) => done = resumable(&before, shards, &making, &options.output)?,
+                Some((before, shards)) => {
+                    done = resumable(&before, shards, &making, &options.output)?
+                }
                 // Nothing to go on with: what is there must not be mixed in.
                 None => existing::refuse(&options.output, &found, options.part)?,
             }
@@ -102,16 +106,27 @@ pub(crate) fn run(options: &PackOptions, control: &PackControl) -> Result<PackRe
 pub(crate) fn finish(output: &Path, making: &Making, done: &[DoneShard]) -> Result<()> {
     let mut folders: BTreeMap<&str, Vec<(String, u32, Vec<_>)>> = BTreeMap::new();
     for shard in done.iter().filter(|shard| shard.samples > 0) {
-        folders.entry(&shard.bucket).or_default().push((shard.path.clone(), shard.samples, shard.twins.clone()));
+        folders.entry(&shard.bucket).or_default().push((
+            shard.path.clone(),
+            shard.samples,
+            shard.twins.clone(),
+        ));
     }
     if folders.is_empty() {
         return Err(Error::pack("no sample could be packed").in_shard(output.to_string_lossy()));
     }
     existing::report(output, &summary(making, done).findings)?;
     for (bucket, shards) in folders {
-        let root = if bucket.is_empty() { making.root.clone() } else { format!("{}/{bucket}", making.root) };
+        let root = if bucket.is_empty() {
+            making.root.clone()
+        } else {
+            format!("{}/{bucket}", making.root)
+        };
         let folder = output.join(bucket);
-        manifest::write(&folder, &manifest::wdinfo(&folder, Some(&root), &making.modalities, &shards)?)?;
+        manifest::write(
+            &folder,
+            &manifest::wdinfo(&folder, Some(&root), &making.modalities, &shards)?,
+        )?;
     }
     Ok(())
 }
@@ -143,16 +158,34 @@ fn planned(plan: &Plan, samples: &Samples, making: Making) -> PackReport {
     for shard in &plan.shards {
         report.samples += shard.samples.len() as u64;
         *report.buckets.entry(shard.bucket.clone()).or_default() += shard.samples.len() as u64;
-        report.findings.extend(singleton(shard, shard.samples.len() as u32, making.allow_singletons));
+        report.findings.extend(singleton(
+            shard,
+            shard.samples.len() as u32,
+            making.allow_singletons,
+        ));
     }
-    report.bytes = samples.entries.iter().flat_map(|entry| &entry.pieces).map(|piece| piece.content.size()).sum();
+    report.bytes = samples
+        .entries
+        .iter()
+        .flat_map(|entry| &entry.pieces)
+        .map(|piece| piece.content.size())
+        .sum();
     report
 }
 
 /// The shards that need not be made again: recorded, for this very plan, and still there in the recorded sizes.
-fn resumable(before: &Making, mut done: Vec<DoneShard>, making: &Making, output: &Path) -> Result<Vec<DoneShard>> {
+fn resumable(
+    before: &Making,
+    mut done: Vec<DoneShard>,
+    making: &Making,
+    output: &Path,
+) -> Result<Vec<DoneShard>> {
     if before != making {
-        let what = if before.fingerprint == making.fingerprint { "options differ" } else { "the input or the options differ" };
+        let what = if before.fingerprint == making.fingerprint {
+            "options differ"
+        } else {
+            "the input or the options differ"
+        };
         return Err(Error::config(format!(
             "can't resume: {what} from those of the run that began {} (--overwrite or --clean begin anew)",
             output.display()
@@ -164,12 +197,19 @@ fn resumable(before: &Making, mut done: Vec<DoneShard>, making: &Making, output:
             path.metadata().is_ok_and(|found| found.len() == bytes)
         };
         shard.twins.is_empty() && shard.samples == 0
-            || shard.twins.len() == making.modalities.len() && making.modalities.iter().zip(&shard.twins).all(|(m, twin)| there(m, twin.bytes))
+            || shard.twins.len() == making.modalities.len()
+                && making.modalities.iter().zip(&shard.twins).all(|(m, twin)| there(m, twin.bytes))
     });
     Ok(done)
 }
 
-fn write_shard(number: usize, plan: &Plan, samples: &Samples, options: &PackOptions, control: &PackControl) -> Result<DoneShard> {
+fn write_shard(
+    number: usize,
+    plan: &Plan,
+    samples: &Samples,
+    options: &PackOptions,
+    control: &PackControl,
+) -> Result<DoneShard> {
     let planned = &plan.shards[number];
     let folder = options.output.join(&planned.bucket);
     let mut writer = TwinWriter::create(&folder, &planned.path, &samples.modalities)?;
@@ -177,7 +217,8 @@ fn write_shard(number: usize, plan: &Plan, samples: &Samples, options: &PackOpti
     for &at in &plan.order[planned.samples.clone()] {
         control.go_on()?;
         let entry = &samples.entries[at];
-        let names: Vec<Vec<u8>> = entry.pieces.iter().map(|piece| member_name(&entry.key, piece)).collect();
+        let names: Vec<Vec<u8>> =
+            entry.pieces.iter().map(|piece| member_name(&entry.key, piece)).collect();
         let members: Vec<NewMember<'_>> = entry
             .pieces
             .iter()
@@ -187,7 +228,11 @@ fn write_shard(number: usize, plan: &Plan, samples: &Samples, options: &PackOpti
         match writer.append(&entry.key, &members) {
             Ok(()) => {}
             Err(error) if error.concerns_one_sample() => {
-                findings.push(Finding::new(Reason::Unreadable, entry.key.to_string(), error.to_string()));
+                findings.push(Finding::new(
+                    Reason::Unreadable,
+                    entry.key.to_string(),
+                    error.to_string(),
+                ));
             }
             Err(error) => return Err(error),
         }
@@ -196,23 +241,41 @@ fn write_shard(number: usize, plan: &Plan, samples: &Samples, options: &PackOpti
     let packed = writer.samples();
     findings.extend(singleton(planned, packed, options.allow_singletons));
     let twins = if packed == 0 { Vec::new() } else { writer.finish()? };
-    Ok(DoneShard { number, bucket: planned.bucket.clone(), path: planned.path.clone(), samples: packed, twins, findings })
+    Ok(DoneShard {
+        number,
+        bucket: planned.bucket.clone(),
+        path: planned.path.clone(),
+        samples: packed,
+        twins,
+        findings,
+    })
 }
 
 fn singleton(shard: &PlannedShard, samples: u32, allowed: bool) -> Option<Finding> {
-    let name = if shard.bucket.is_empty() { shard.path.clone() } else { format!("{}/{}", shard.bucket, shard.path) };
-    (samples == 1 && !allowed).then(|| Finding::new(Reason::Singleton, name, "the shard has a single sample"))
+    let name = if shard.bucket.is_empty() {
+        shard.path.clone()
+    } else {
+        format!("{}/{}", shard.bucket, shard.path)
+    };
+    (samples == 1 && !allowed)
+        .then(|| Finding::new(Reason::Singleton, name, "the shard has a single sample"))
 }
 
 /// The folder of each sample. Samples whose width and height can't be found are left out and reported.
-fn buckets(samples: &mut Samples, options: &PackOptions, control: &PackControl) -> Result<Vec<String>> {
+fn buckets(
+    samples: &mut Samples,
+    options: &PackOptions,
+    control: &PackControl,
+) -> Result<Vec<String>> {
     if !options.classify_aspect_ratio {
         return Ok(vec![String::new(); samples.entries.len()]);
     }
     let find = |name: &str| samples.modalities.iter().position(|modality| modality == name);
     let (video, image) = (find("video"), find("image"));
     let Some(modality) = video.or(image) else {
-        return Err(Error::config("classes of aspect ratio need pictures or videos: there is neither image nor video (--no-classify-aspect-ratio packs into one folder)"));
+        return Err(Error::config(
+            "classes of aspect ratio need pictures or videos: there is neither image nor video (--no-classify-aspect-ratio packs into one folder)",
+        ));
     };
     control.enter(Phase::Measuring, samples.entries.len() as u64);
     let found = parallel::each(options.metadata_workers, samples.entries.len(), |at| {
@@ -230,7 +293,11 @@ fn buckets(samples: &mut Samples, options: &PackOptions, control: &PackControl) 
             true
         }
         Some(Err(error)) => {
-            findings.push(Finding::new(Reason::Unreadable, entry.key.to_string(), format!("no width and height: {error}")));
+            findings.push(Finding::new(
+                Reason::Unreadable,
+                entry.key.to_string(),
+                format!("no width and height: {error}"),
+            ));
             false
         }
         None => false,
@@ -238,7 +305,12 @@ fn buckets(samples: &mut Samples, options: &PackOptions, control: &PackControl) 
     Ok(buckets)
 }
 
-fn bucket(entry: &Entry, modality: usize, video: bool, options: &PackOptions) -> io::Result<String> {
+fn bucket(
+    entry: &Entry,
+    modality: usize,
+    video: bool,
+    options: &PackOptions,
+) -> io::Result<String> {
     let Some(piece) = entry.pieces.iter().find(|piece| piece.modality == modality) else {
         return Err(io::Error::other("no such file"));
     };

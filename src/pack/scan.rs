@@ -60,13 +60,16 @@ pub(crate) fn scan(options: &PackOptions) -> Result<Samples> {
             Input::Folders(folder) => folders(folder, options, &mut found, &mut samples)?,
         }
     }
-    let mut modalities: Vec<String> = found.iter().map(|(_, modality, _, _)| modality.clone()).collect();
+    let mut modalities: Vec<String> =
+        found.iter().map(|(_, modality, _, _)| modality.clone()).collect();
     modalities.sort();
     modalities.dedup();
     if modalities.is_empty() {
         return Err(Error::config("the input has no file to pack"));
     }
-    if let Some(none) = options.modalities.iter().find(|wanted| modalities.binary_search(wanted).is_err()) {
+    if let Some(none) =
+        options.modalities.iter().find(|wanted| modalities.binary_search(wanted).is_err())
+    {
         return Err(Error::config(format!("the input has no file for modality {none}")));
     }
     let mut pieces: Vec<(Key, Piece)> = found
@@ -76,7 +79,9 @@ pub(crate) fn scan(options: &PackOptions) -> Result<Samples> {
             (key, Piece { modality, extension, content })
         })
         .collect();
-    pieces.sort_by(|(ka, a), (kb, b)| (ka, a.modality, &a.extension).cmp(&(kb, b.modality, &b.extension)));
+    pieces.sort_by(|(ka, a), (kb, b)| {
+        (ka, a.modality, &a.extension).cmp(&(kb, b.modality, &b.extension))
+    });
     samples.modalities = modalities;
     join(pieces, options, &mut samples);
     Ok(samples)
@@ -92,18 +97,31 @@ fn join(pieces: Vec<(Key, Piece)>, options: &PackOptions, samples: &mut Samples)
         }
         match refuse(&entry, &samples.modalities, options.max_file_size) {
             None => samples.entries.push(entry),
-            Some((reason, detail)) => samples.findings.push(Finding::new(reason, entry.key.to_string(), detail)),
+            Some((reason, detail)) => {
+                samples.findings.push(Finding::new(reason, entry.key.to_string(), detail))
+            }
         }
     }
     // Keys that PiD's renaming makes equal: the first stays.
-    let mut order: Vec<(Vec<u8>, usize)> = samples.entries.iter().enumerate().map(|(at, e)| (layout::renamed(e.key.as_bytes()), at)).collect();
+    let mut order: Vec<(Vec<u8>, usize)> = samples
+        .entries
+        .iter()
+        .enumerate()
+        .map(|(at, e)| (layout::renamed(e.key.as_bytes()), at))
+        .collect();
     order.sort_unstable();
-    let mut lost: Vec<usize> = order.windows(2).filter(|pair| pair[0].0 == pair[1].0).map(|pair| pair[1].1).collect();
+    let mut lost: Vec<usize> =
+        order.windows(2).filter(|pair| pair[0].0 == pair[1].0).map(|pair| pair[1].1).collect();
     lost.sort_unstable();
     for &at in &lost {
         let key = samples.entries[at].key.to_string();
-        let name = String::from_utf8_lossy(&layout::renamed(samples.entries[at].key.as_bytes())).into_owned();
-        samples.findings.push(Finding::new(Reason::Collision, key, format!("another key is {name} too once its dots are hyphens")));
+        let name = String::from_utf8_lossy(&layout::renamed(samples.entries[at].key.as_bytes()))
+            .into_owned();
+        samples.findings.push(Finding::new(
+            Reason::Collision,
+            key,
+            format!("another key is {name} too once its dots are hyphens"),
+        ));
     }
     let mut at = 0;
     samples.entries.retain(|_| {
@@ -125,16 +143,26 @@ fn refuse(entry: &Entry, modalities: &[String], max_file_size: u64) -> Option<(R
             [one] => {
                 let size = one.content.size();
                 if size > max_file_size {
-                    return Some((Reason::Oversized, format!("has {size} bytes in {modality}, allowed are {max_file_size}")));
+                    return Some((
+                        Reason::Oversized,
+                        format!("has {size} bytes in {modality}, allowed are {max_file_size}"),
+                    ));
                 }
                 let name = member_name(&entry.key, one);
                 if let Some(why) = layout::refuse_member(&name) {
-                    return Some((Reason::Name, format!("{}: {why}", String::from_utf8_lossy(&name))));
+                    return Some((
+                        Reason::Name,
+                        format!("{}: {why}", String::from_utf8_lossy(&name)),
+                    ));
                 }
             }
             several => {
-                let names: Vec<_> = several.iter().map(|p| String::from_utf8_lossy(&p.extension)).collect();
-                return Some((Reason::Ambiguous, format!("has several files in {modality}: {}", names.join(", "))));
+                let names: Vec<_> =
+                    several.iter().map(|p| String::from_utf8_lossy(&p.extension)).collect();
+                return Some((
+                    Reason::Ambiguous,
+                    format!("has several files in {modality}: {}", names.join(", ")),
+                ));
             }
         }
     }
@@ -147,10 +175,19 @@ pub(crate) fn member_name(key: &Key, piece: &Piece) -> Vec<u8> {
 }
 
 /// Lists the sub-folders of one folder.
-fn folders(folder: &Path, options: &PackOptions, found: &mut Vec<(Key, String, Box<[u8]>, Content)>, samples: &mut Samples) -> Result<()> {
+fn folders(
+    folder: &Path,
+    options: &PackOptions,
+    found: &mut Vec<(Key, String, Box<[u8]>, Content)>,
+    samples: &mut Samples,
+) -> Result<()> {
     let prefix = dataset_name(folder, options)?;
     for name in subfolders(folder)? {
-        let wanted = if options.modalities.is_empty() { KNOWN.iter().any(|(m, _)| *m == name) } else { options.modalities.contains(&name) };
+        let wanted = if options.modalities.is_empty() {
+            KNOWN.iter().any(|(m, _)| *m == name)
+        } else {
+            options.modalities.contains(&name)
+        };
         if !wanted {
             samples.other_folders.push(name);
             continue;
@@ -161,12 +198,20 @@ fn folders(folder: &Path, options: &PackOptions, found: &mut Vec<(Key, String, B
         };
         for (file, path, size) in files(&folder.join(&name))? {
             let Some((stem, extension)) = stem_and_extension(&file) else {
-                samples.findings.push(Finding::new(Reason::Extension, path.to_string_lossy(), "has no extension"));
+                samples.findings.push(Finding::new(
+                    Reason::Extension,
+                    path.to_string_lossy(),
+                    "has no extension",
+                ));
                 continue;
             };
             let lower = String::from_utf8_lossy(extension).to_ascii_lowercase();
             if extensions.as_ref().is_some_and(|known| !known.contains(&lower.as_str())) {
-                samples.findings.push(Finding::new(Reason::Extension, path.to_string_lossy(), format!("{lower} is no extension of {name}")));
+                samples.findings.push(Finding::new(
+                    Reason::Extension,
+                    path.to_string_lossy(),
+                    format!("{lower} is no extension of {name}"),
+                ));
                 continue;
             }
             let key = Bytes::from([prefix.as_bytes(), b"__", stem].concat());
@@ -182,7 +227,10 @@ fn dataset_name(folder: &Path, options: &PackOptions) -> Result<String> {
         return Ok(name.clone());
     }
     let absolute = fs::canonicalize(folder).map_err(|e| failed(folder, e))?;
-    let name = absolute.file_name().map_or_else(|| "data".into(), OsStr::to_string_lossy).replace('.', "-");
+    let name = absolute
+        .file_name()
+        .map_or_else(|| "data".into(), OsStr::to_string_lossy)
+        .replace('.', "-");
     layout::check_dataset_name(&name)?;
     Ok(name)
 }

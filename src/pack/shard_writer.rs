@@ -118,7 +118,15 @@ impl ShardWriter {
         check(&folder, &modalities, params.limit)?;
         let modalities: Arc<[String]> = modalities.into();
         let (queue, jobs) = mpsc::channel(QUEUE);
-        let run = Run { folder, modalities: Arc::clone(&modalities), params, load: Load::default(), keys: HashSet::new(), open: None, done: Vec::new() };
+        let run = Run {
+            folder,
+            modalities: Arc::clone(&modalities),
+            params,
+            load: Load::default(),
+            keys: HashSet::new(),
+            open: None,
+            done: Vec::new(),
+        };
         let task = tokio::task::spawn_blocking(move || run.run(jobs));
         Ok(Self { modalities, queue, budget: Arc::new(Semaphore::new(WAITING)), task: Some(task) })
     }
@@ -131,13 +139,22 @@ impl ShardWriter {
     ///
     /// # Cancel safety
     /// A call that is dropped before it returns has not added the sample.
-    pub async fn write<F: Into<PackField>>(&mut self, key: impl Into<String>, fields: impl IntoIterator<Item = F>) -> Result<()> {
+    pub async fn write<F: Into<PackField>>(
+        &mut self,
+        key: impl Into<String>,
+        fields: impl IntoIterator<Item = F>,
+    ) -> Result<()> {
         let key: String = key.into();
-        let members = self.members(&key, fields.into_iter().map(Into::into)).map_err(|e| e.of_key(key.as_str()))?;
+        let members = self
+            .members(&key, fields.into_iter().map(Into::into))
+            .map_err(|e| e.of_key(key.as_str()))?;
         let size: u64 = members.iter().map(|(_, _, content)| content.size()).sum();
         let cost = size.clamp(1, WAITING as u64) as u32;
         // The semaphore is never closed.
-        let budget = Arc::clone(&self.budget).acquire_many_owned(cost).await.map_err(|_| Error::task("the budget is closed"))?;
+        let budget = Arc::clone(&self.budget)
+            .acquire_many_owned(cost)
+            .await
+            .map_err(|_| Error::task("the budget is closed"))?;
         let job = Job::Sample { key: Key::from(key.as_str()), members, _budget: budget };
         match self.queue.send(job).await {
             Ok(()) => Ok(()),
@@ -155,28 +172,49 @@ impl ShardWriter {
         self.join().await
     }
 
-    fn members(&self, key: &str, fields: impl Iterator<Item = PackField>) -> Result<Vec<(usize, Vec<u8>, Content)>> {
+    fn members(
+        &self,
+        key: &str,
+        fields: impl Iterator<Item = PackField>,
+    ) -> Result<Vec<(usize, Vec<u8>, Content)>> {
         let mut members: Vec<(usize, Vec<u8>, Content)> = Vec::new();
         for PackField { modality, extension, bytes } in fields {
             let Ok(twin) = self.modalities.binary_search(&modality) else {
                 let known = self.modalities.join(", ");
-                return Err(Error::group(format!("is none of the modalities of this data set: {known}")).in_modality(modality));
+                return Err(Error::group(format!(
+                    "is none of the modalities of this data set: {known}"
+                ))
+                .in_modality(modality));
             };
             let name = format!("{key}.{extension}").into_bytes();
             let last = key.rsplit('/').next().unwrap_or_default();
             let wrong = layout::refuse_member(&name)
-                .or_else(|| last.contains('.').then_some("the key has a dot: readers end the key at the first one"))
-                .or_else(|| (extension.is_empty() || extension.contains('/')).then_some("that is no extension"))
-                .or_else(|| members.iter().any(|(t, n, _)| *t == twin && *n == name).then_some("the member comes twice"));
+                .or_else(|| {
+                    last.contains('.')
+                        .then_some("the key has a dot: readers end the key at the first one")
+                })
+                .or_else(|| {
+                    (extension.is_empty() || extension.contains('/'))
+                        .then_some("that is no extension")
+                })
+                .or_else(|| {
+                    members
+                        .iter()
+                        .any(|(t, n, _)| *t == twin && *n == name)
+                        .then_some("the member comes twice")
+                });
             if let Some(wrong) = wrong {
-                return Err(Error::group(wrong).in_member(String::from_utf8_lossy(&name)).in_modality(modality));
+                return Err(Error::group(wrong)
+                    .in_member(String::from_utf8_lossy(&name))
+                    .in_modality(modality));
             }
             members.push((twin, name, Content::Bytes(bytes)));
         }
         // In the order of the modalities, then as given.
         members.sort_by_key(|(twin, _, _)| *twin);
         match (0..self.modalities.len()).find(|at| !members.iter().any(|(twin, _, _)| twin == at)) {
-            Some(missing) => Err(Error::twins("has no field in this modality").in_modality(self.modalities[missing].as_str())),
+            Some(missing) => Err(Error::twins("has no field in this modality")
+                .in_modality(self.modalities[missing].as_str())),
             None => Ok(members),
         }
     }
@@ -215,7 +253,10 @@ fn check(folder: &Path, modalities: &[String], limit: ShardLimit) -> Result<()> 
     }
     let mut names = modalities.iter().map(String::as_str).chain(["wdinfo.json"]);
     match names.find(|name| folder.join(name).exists()) {
-        Some(name) => Err(Error::config(format!("{} holds {name} already; write into a new folder", folder.display()))),
+        Some(name) => Err(Error::config(format!(
+            "{} holds {name} already; write into a new folder",
+            folder.display()
+        ))),
         None => Ok(()),
     }
 }
@@ -257,9 +298,13 @@ impl Run {
         };
         if !self.keys.insert(key.clone()) {
             let shard = self.done.len();
-            return Err(Error::pack(format!("the key comes twice in shard {shard}")).of_key(key.to_string()));
+            return Err(Error::pack(format!("the key comes twice in shard {shard}"))
+                .of_key(key.to_string()));
         }
-        let members: Vec<_> = members.iter().map(|(twin, name, content)| NewMember { twin: *twin, name, content }).collect();
+        let members: Vec<_> = members
+            .iter()
+            .map(|(twin, name, content)| NewMember { twin: *twin, name, content })
+            .collect();
         writer.append(&key, &members)
     }
 
@@ -277,7 +322,12 @@ impl Run {
         if self.done.is_empty() {
             return Err(Error::pack("no sample was written"));
         }
-        let wdinfo = super::manifest::wdinfo(&self.folder, self.params.root.as_deref(), &self.modalities, &self.done)?;
+        let wdinfo = super::manifest::wdinfo(
+            &self.folder,
+            self.params.root.as_deref(),
+            &self.modalities,
+            &self.done,
+        )?;
         super::manifest::write(&self.folder, &wdinfo)?;
         Ok(wdinfo)
     }

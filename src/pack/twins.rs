@@ -55,7 +55,11 @@ impl TwinWriter {
     /// Adds a sample to all twins. If the error concerns one sample, nothing of that sample was written and the shard is as it was.
     pub(crate) fn append(&mut self, key: &Key, members: &[NewMember<'_>]) -> Result<()> {
         for (at, twin) in self.twins.iter_mut().enumerate() {
-            let coming: u64 = members.iter().filter(|m| m.twin == at).map(|m| m.content.size() + m.name.len() as u64 + 4 * 512).sum();
+            let coming: u64 = members
+                .iter()
+                .filter(|m| m.twin == at)
+                .map(|m| m.content.size() + m.name.len() as u64 + 4 * 512)
+                .sum();
             twin.mark(coming).map_err(|e| fatal(&twin.path, e))?;
         }
         for member in members {
@@ -65,7 +69,9 @@ impl TwinWriter {
                 Err(Failure::Write(error)) => return Err(fatal(&twin.path, error)),
                 Err(Failure::Read(error)) => {
                     let error = Error::store("").with_source(error).with_scope(Scope::Sample);
-                    let error = error.in_member(String::from_utf8_lossy(member.name)).in_modality(twin.modality.as_str());
+                    let error = error
+                        .in_member(String::from_utf8_lossy(member.name))
+                        .in_modality(twin.modality.as_str());
                     for twin in &mut self.twins {
                         twin.take_back().map_err(|e| fatal(&twin.path, e))?;
                     }
@@ -119,11 +125,23 @@ impl Twin {
         let folder = path.parent().unwrap_or(Path::new("."));
         fs::create_dir_all(folder)?;
         let temporary = temporary(&path);
-        let file = File::options().read(true).write(true).create(true).truncate(true).open(&temporary)?;
+        let file =
+            File::options().read(true).write(true).create(true).truncate(true).open(&temporary)?;
         let buffer = vec![0; BUFFER].into_boxed_slice();
         let mark = (0, 0, Sha256::new());
         let modality = modality.to_owned();
-        Ok(Self { modality, path, temporary, file, buffer, filled: 0, flushed: 0, hash: Sha256::new(), mark, named: false })
+        Ok(Self {
+            modality,
+            path,
+            temporary,
+            file,
+            buffer,
+            filled: 0,
+            flushed: 0,
+            hash: Sha256::new(),
+            mark,
+            named: false,
+        })
     }
 
     /// Remembers the place before a sample. If the sample won't fit into the buffer, the buffer is emptied first, so that what is
@@ -154,13 +172,17 @@ impl Twin {
         self.write(&ustar::head(name, size)).map_err(Failure::Write)?;
         let mut left = size;
         while left > 0 {
-            if self.filled == BUFFER || (left <= BUFFER as u64 && self.filled as u64 + left > BUFFER as u64) {
+            if self.filled == BUFFER
+                || (left <= BUFFER as u64 && self.filled as u64 + left > BUFFER as u64)
+            {
                 self.flush().map_err(Failure::Write)?;
             }
             let room = &mut self.buffer[self.filled..];
             let want = usize::try_from(left).unwrap_or(usize::MAX).min(room.len());
             reader.read_exact(&mut room[..want]).map_err(|error| match error.kind() {
-                io::ErrorKind::UnexpectedEof => Failure::Read(io::Error::other(format!("ends before its {size} bytes"))),
+                io::ErrorKind::UnexpectedEof => {
+                    Failure::Read(io::Error::other(format!("ends before its {size} bytes")))
+                }
                 _ => Failure::Read(error),
             })?;
             self.filled += want;
@@ -196,7 +218,8 @@ impl Twin {
         self.write(&vec![0; zeros])?;
         self.flush()?;
         self.file.sync_all()?;
-        let sha256 = self.hash.clone().finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+        let sha256 =
+            self.hash.clone().finalize().iter().map(|byte| format!("{byte:02x}")).collect();
         Ok(TwinFacts { bytes: self.flushed, sha256 })
     }
 
@@ -230,16 +253,25 @@ mod tests {
 
     fn write(samples: &[(&str, Vec<Content>)]) -> (Vec<Result<()>>, Vec<u8>, TwinFacts) {
         let folder = tempfile::tempdir().unwrap();
-        let mut writer = TwinWriter::create(folder.path(), "part_000000/000000.tar", &["image".into()]).unwrap();
+        let mut writer =
+            TwinWriter::create(folder.path(), "part_000000/000000.tar", &["image".into()]).unwrap();
         let results = samples.iter().map(|(key, contents)| {
             let names: Vec<String> = (0..contents.len()).map(|i| format!("{key}.{i}")).collect();
-            let members: Vec<_> = contents.iter().zip(&names).map(|(content, name)| NewMember { twin: 0, name: name.as_bytes(), content }).collect();
+            let members: Vec<_> = contents
+                .iter()
+                .zip(&names)
+                .map(|(content, name)| NewMember { twin: 0, name: name.as_bytes(), content })
+                .collect();
             writer.append(&Key::from(*key), &members)
         });
         let results = results.collect();
         let facts = writer.finish().unwrap().remove(0);
         let path = folder.path().join("image/part_000000/000000.tar");
-        assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1, "a temporary file was left");
+        assert_eq!(
+            fs::read_dir(path.parent().unwrap()).unwrap().count(),
+            1,
+            "a temporary file was left"
+        );
         (results, fs::read(path).unwrap(), facts)
     }
 
@@ -248,7 +280,13 @@ mod tests {
         let bytes = |n: usize| Content::Bytes(vec![7; n].into());
         let missing = Content::File { path: "/no/such/file".into(), size: 5 };
         // The failing sample begins in the buffer, fills it, or is larger than it.
-        for (before, first) in [(10, 10), (BUFFER - 3000, 10), (BUFFER - 3000, 5000), (700_000, 3 * BUFFER), (2 * BUFFER, 10)] {
+        for (before, first) in [
+            (10, 10),
+            (BUFFER - 3000, 10),
+            (BUFFER - 3000, 5000),
+            (700_000, 3 * BUFFER),
+            (2 * BUFFER, 10),
+        ] {
             let good = [("a", vec![bytes(before)]), ("c", vec![bytes(9)])];
             let (_, want, _) = write(&good);
             let [a, c] = good;
@@ -267,9 +305,13 @@ mod tests {
     #[test]
     fn what_is_not_finished_is_removed() {
         let folder = tempfile::tempdir().unwrap();
-        let mut writer = TwinWriter::create(folder.path(), "0.tar", &["image".into(), "caption".into()]).unwrap();
+        let mut writer =
+            TwinWriter::create(folder.path(), "0.tar", &["image".into(), "caption".into()])
+                .unwrap();
         let content = Content::Bytes("x".into());
-        writer.append(&Key::from("a"), &[NewMember { twin: 1, name: b"a.json", content: &content }]).unwrap();
+        writer
+            .append(&Key::from("a"), &[NewMember { twin: 1, name: b"a.json", content: &content }])
+            .unwrap();
         drop(writer);
         for modality in ["image", "caption"] {
             assert_eq!(fs::read_dir(folder.path().join(modality)).unwrap().count(), 0);

@@ -34,7 +34,8 @@ pub(crate) fn head(name: &[u8], size: u64) -> Vec<u8> {
     }
     // What a reader without PAX sees: the name cut off, a question mark for each character it can't have.
     let shown = String::from_utf8_lossy(name);
-    let shown: Vec<u8> = shown.chars().map(|c| if c.is_ascii() { c as u8 } else { b'?' }).take(NAME).collect();
+    let shown: Vec<u8> =
+        shown.chars().map(|c| if c.is_ascii() { c as u8 } else { b'?' }).take(NAME).collect();
     blocks.extend_from_slice(&header(&shown, 0o644, if size < HUGE { size } else { 0 }, b'0'));
     blocks
 }

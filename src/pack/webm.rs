@@ -25,7 +25,9 @@ pub(crate) fn facts<R: Read + Seek>(reader: &mut R) -> io::Result<VideoFacts> {
     loop {
         let (id, size) = match (id(reader), size(reader)) {
             (Ok(id), Ok(size)) => (id, size),
-            (Err(error), _) | (_, Err(error)) if error.kind() != io::ErrorKind::UnexpectedEof => return Err(error),
+            (Err(error), _) | (_, Err(error)) if error.kind() != io::ErrorKind::UnexpectedEof => {
+                return Err(error);
+            }
             _ if dimensions.is_some() => return Err(invalid("the duration is not recorded")),
             _ => return Err(invalid("there is no video track")),
         };
@@ -35,11 +37,14 @@ pub(crate) fn facts<R: Read + Seek>(reader: &mut R) -> io::Result<VideoFacts> {
             (INFO, Some(size)) => seconds = duration(&body(reader, size)?)?,
             (TRACKS, Some(size)) => dimensions = tracks(&body(reader, size)?)?,
             (_, Some(size)) => {
-                let skip = i64::try_from(size).map_err(|_| invalid("an element that is too long"))?;
+                let skip =
+                    i64::try_from(size).map_err(|_| invalid("an element that is too long"))?;
                 reader.seek(SeekFrom::Current(skip))?;
             }
             // Media follow without an end; headers come before them.
-            (_, None) => return Err(invalid("width, height or duration are not recorded before the media")),
+            (_, None) => {
+                return Err(invalid("width, height or duration are not recorded before the media"));
+            }
         }
         if let (Some(seconds), Some(dimensions)) = (seconds, dimensions) {
             return Ok(VideoFacts { dimensions, seconds });
@@ -85,7 +90,11 @@ fn tracks(body: &[u8]) -> io::Result<Option<Dimensions>> {
         if let Some(picture) = picture.filter(|_| kind == 1) {
             let mut dimensions = Dimensions { width: 0, height: 0 };
             for child in children(picture) {
-                let side = |body| uint(body).and_then(|n| u32::try_from(n).map_err(|_| invalid("a side that is too long")));
+                let side = |body| {
+                    uint(body).and_then(|n| {
+                        u32::try_from(n).map_err(|_| invalid("a side that is too long"))
+                    })
+                };
                 match child? {
                     (WIDTH, body) => dimensions.width = side(body)?,
                     (HEIGHT, body) => dimensions.height = side(body)?,
@@ -114,8 +123,10 @@ fn children(mut rest: &[u8]) -> impl Iterator<Item = io::Result<(u32, &[u8])>> {
 
 fn child<'a>(rest: &mut &'a [u8]) -> io::Result<(u32, &'a [u8])> {
     let id = id(rest)?;
-    let size = size(rest)?.and_then(|size| usize::try_from(size).ok()).filter(|size| *size <= rest.len());
-    let (body, later) = rest.split_at(size.ok_or_else(|| invalid("an element that is longer than what holds it"))?);
+    let size =
+        size(rest)?.and_then(|size| usize::try_from(size).ok()).filter(|size| *size <= rest.len());
+    let (body, later) =
+        rest.split_at(size.ok_or_else(|| invalid("an element that is longer than what holds it"))?);
     *rest = later;
     Ok((id, body))
 }
@@ -139,7 +150,11 @@ fn first<R: Read>(reader: &mut R, longest: u32) -> io::Result<(u8, u32)> {
     let mut byte = [0; 1];
     reader.read_exact(&mut byte)?;
     let length = byte[0].leading_zeros() + 1;
-    if length > longest { Err(invalid("a number of an impossible length")) } else { Ok((byte[0], length)) }
+    if length > longest {
+        Err(invalid("a number of an impossible length"))
+    } else {
+        Ok((byte[0], length))
+    }
 }
 
 fn tail<R: Read>(reader: &mut R, first: u64, length: u32) -> io::Result<u64> {
