@@ -4,6 +4,7 @@ mod output;
 mod pack;
 mod progress;
 mod units;
+mod plan;
 
 use std::process::ExitCode;
 
@@ -22,6 +23,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Pack(Box<pack::Pack>),
+    Plan(Box<plan::PlanArgs>),
 }
 
 /// Runs the command line of this process.
@@ -36,6 +38,7 @@ pub fn main() -> ExitCode {
 fn run(cli: Cli) -> Result<ExitCode> {
     match cli.command {
         Command::Pack(pack) => pack.run(),
+        Command::Plan(args) => plan::run(&args),
     }
 }
 

@@ -9,6 +9,9 @@ use crate::error::{Error, Result};
 use crate::random::{Permutation, Rng, hash_bytes};
 use crate::topology::lane_of_place;
 
+/// What is kept for each lane must fit into memory.
+const MAX_LANES: u32 = 1 << 24;
+
 /// How the shards of an epoch are ordered before they are dealt out to the lanes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -91,7 +94,7 @@ impl EpochOrder {
     /// The order of `epoch` for `shards` shards (those of the data set number `source`) on `lanes` lanes.
     ///
     /// # Errors
-    /// If there are no lanes, `Order::Pid` is given other than ranks times workers of them, or more places than can be counted.
+    /// If there are no lanes or too many, `Order::Pid` is given other than ranks times workers of them, or more places than can be counted.
     pub fn new(
         order: Order,
         tail: Tail,
@@ -100,8 +103,8 @@ impl EpochOrder {
         epoch: u64,
         source: u16,
     ) -> Result<Self> {
-        if lanes == 0 {
-            return Err(Error::config("0 lanes: there is at least one"));
+        if lanes == 0 || lanes > MAX_LANES {
+            return Err(Error::config(format!("{lanes} lanes: there are from 1 to {MAX_LANES}")));
         }
         let rounds = match tail {
             Tail::Pad => shards.div_ceil(lanes.into()),

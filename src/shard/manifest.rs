@@ -176,6 +176,50 @@ impl Manifest {
         self.0.leaves.iter().all(|leaf| leaf.counts != Counts::Unknown)
     }
 
+    /// How many samples each shard has, if it is the same number for all.
+    #[must_use]
+    pub fn samples_of_each(&self) -> Option<u64> {
+        let mut each = self.0.leaves.iter().map(|leaf| match leaf.counts {
+            Counts::Same(count) => Some(count),
+            Counts::Unknown | Counts::Each(_) => None,
+        });
+        let first = each.next()??;
+        each.all(|count| count == Some(first)).then_some(first)
+    }
+
+    /// The shards of one data set alone, as a manifest.
+    ///
+    /// # Panics
+    /// If there is no such data set.
+    #[must_use]
+    pub fn of_source(&self, number: usize) -> Self {
+        let Source { name, shards } = self.0.sources[number].clone();
+        let own = |start: &u64| shards.contains(start);
+        let leaves: Vec<Arc<Leaf>> = self
+            .0
+            .starts
+            .iter()
+            .zip(&self.0.leaves)
+            .filter(|(start, _)| own(start))
+            .map(|(_, leaf)| Arc::clone(leaf))
+            .collect();
+        let mut starts: Vec<u64> = self
+            .0
+            .starts
+            .iter()
+            .filter(|start| own(start))
+            .map(|start| start - shards.start)
+            .collect();
+        let len = shards.end - shards.start;
+        starts.push(len);
+        Self(Arc::new(Inner {
+            leaves,
+            starts,
+            sources: vec![Source { name, shards: 0..len }],
+            hash: OnceLock::new(),
+        }))
+    }
+
     /// The data sets, in order; together they are all shards.
     #[must_use]
     pub fn sources(&self) -> &[Source] {

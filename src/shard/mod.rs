@@ -11,6 +11,7 @@ mod manifest;
 mod mt19937;
 mod path_list;
 mod pid_order;
+mod plan;
 pub mod wdinfo;
 mod wdinfo_leaf;
 
@@ -21,6 +22,7 @@ pub use key_index::KeyIndex;
 pub use leaf::Leaf;
 pub use manifest::{Manifest, Source};
 pub use pid_order::{LegacySkip, LegacyStart};
+pub use plan::{Plan, PlanParams, Planned, Share};
 
 use std::sync::Arc;
 

@@ -4,4 +4,5 @@
 mod arguments;
 mod epoch_order;
 mod manifest;
+mod plan;
 mod topology;
