@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use image::metadata::Orientation;
 
+use super::orient::of_exif;
 use crate::error::Error;
 
 #[cfg(feature = "turbojpeg")]
@@ -86,9 +87,8 @@ pub(super) fn ends(bytes: &[u8]) -> bool {
 pub(super) fn orientation(bytes: &[u8]) -> Orientation {
     Segments::of(bytes)
         .filter(|(marker, _)| *marker == APP1)
-        .find_map(|(_, range)| bytes[range].get(4..)?.strip_prefix(b"Exif\0\0"))
-        .and_then(Orientation::from_exif_chunk)
-        .unwrap_or(Orientation::NoTransforms)
+        .find_map(|(_, range)| bytes[range].get(4..).filter(|exif| exif.starts_with(b"Exif\0\0")))
+        .map_or(Orientation::NoTransforms, of_exif)
 }
 
 /// The file without stray bytes between its segments and without an Adobe segment that is too short; `None` if it has neither.

@@ -4,6 +4,12 @@ use image::metadata::Orientation;
 
 use crate::sample::{Data, Image};
 
+/// What an EXIF block says, with or without the header that some formats keep in front of it; nothing if it can't be read.
+pub(super) fn of_exif(exif: &[u8]) -> Orientation {
+    let tiff = exif.strip_prefix(b"Exif\0\0").unwrap_or(exif);
+    Orientation::from_exif_chunk(tiff).unwrap_or(Orientation::NoTransforms)
+}
+
 /// Whether width and height change places.
 #[cfg(feature = "turbojpeg")]
 pub(super) const fn swaps(orientation: Orientation) -> bool {

@@ -94,7 +94,10 @@ fn other(bytes: &[u8], format: ImageFormat, options: &Options) -> Result<Raw> {
     let mut decoder = reader.into_decoder().map_err(fail)?;
     let (width, height) = decoder.dimensions();
     check_size(u64::from(width), u64::from(height), options)?;
-    let orientation = decoder.orientation().unwrap_or(Orientation::NoTransforms);
+    let orientation = match decoder.exif_metadata() {
+        Ok(Some(exif)) => orient::of_exif(&exif),
+        _ => decoder.orientation().unwrap_or(Orientation::NoTransforms),
+    };
     let (layout, wide) = match decoder.color_type() {
         ColorType::L8 => (Layout::Grey, false),
         ColorType::La8 => (Layout::GreyAlpha, false),

@@ -1,6 +1,11 @@
 //! Text, numbers, and what maps onto JSON.
 
+use serde::Deserialize;
+
 use crate::error::{Error, Result};
+
+/// How deep values may be nested: as deep as `serde_json` allows, since each level takes some stack.
+const DEPTH: usize = 128;
 
 /// UTF-8, to the byte: line ends and a byte order mark stay.
 pub(super) fn text(bytes: &[u8]) -> Result<String> {
@@ -26,7 +31,9 @@ pub(super) fn msgpack(bytes: &[u8]) -> Result<serde_json::Value> {
     if bytes.is_empty() {
         return Err(empty());
     }
-    rmp_serde::from_slice(bytes)
+    let mut deserializer = rmp_serde::Deserializer::from_read_ref(bytes);
+    deserializer.set_max_depth(DEPTH);
+    serde_json::Value::deserialize(&mut deserializer)
         .map_err(|error| Error::decode("not a msgpack value that JSON has").with_source(error))
 }
 
@@ -34,7 +41,7 @@ pub(super) fn cbor(bytes: &[u8]) -> Result<serde_json::Value> {
     if bytes.is_empty() {
         return Err(empty());
     }
-    ciborium::from_reader(bytes)
+    ciborium::de::from_reader_with_recursion_limit(bytes, DEPTH)
         .map_err(|error| Error::decode("not a CBOR value that JSON has").with_source(error))
 }
 

@@ -7,6 +7,7 @@ use png::{BitDepth, ColorType, DecodeOptions, Decoder, Limits, Reader, Transform
 
 use super::Options;
 use super::colour::{Colour, Layout, Pixels};
+use super::orient::of_exif;
 use super::picture::{Raw, check_size, u16s};
 use crate::error::{Error, Result};
 use crate::sample::Data;
@@ -39,8 +40,7 @@ fn read(bytes: &[u8], options: &Options, lenient: bool) -> Result<Raw> {
         .info()
         .exif_metadata
         .as_ref()
-        .and_then(|exif| Orientation::from_exif_chunk(exif))
-        .unwrap_or(Orientation::NoTransforms);
+        .map_or(Orientation::NoTransforms, |exif| of_exif(exif));
     let (colour, depth) = reader.output_color_type();
     let layout = match colour {
         ColorType::Grayscale => Layout::Grey,

@@ -3,4 +3,10 @@
 
 mod cases;
 mod collate;
+mod fields;
+mod fixtures;
+mod options;
+mod pid;
+mod pipeline;
 mod support;
+mod transforms;

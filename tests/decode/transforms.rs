@@ -1,0 +1,198 @@
+//! Transforms of two real photographs, against what Pillow makes of them (`tests/data/decode/make.py`).
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use serde::Deserialize;
+use serde_json::Value as Json;
+use shardstream::augment::pad::Margins;
+use shardstream::augment::resize::Region;
+use shardstream::augment::{Fill, Filter, colour, crop, flip, normalize, pad, resize};
+use shardstream::sample::{Data, Image};
+
+use crate::support::{data, pattern, picture};
+
+#[derive(Deserialize)]
+struct Case {
+    photo: String,
+    op: String,
+    args: Json,
+    width: u32,
+    height: u32,
+    rgb8: String,
+}
+
+impl Case {
+    fn image(&self) -> Image {
+        Image::new(
+            self.width,
+            self.height,
+            3,
+            Data::U8(BASE64_STANDARD.decode(&self.rgb8).unwrap()),
+        )
+        .unwrap()
+    }
+}
+
+fn filter(args: &Json) -> Filter {
+    match args["filter"].as_str().unwrap() {
+        "bilinear" => Filter::Bilinear,
+        "bicubic" => Filter::Bicubic,
+        _ => Filter::Lanczos,
+    }
+}
+
+fn numbers<const N: usize>(json: &Json) -> [u32; N] {
+    serde_json::from_value::<Vec<u32>>(json.clone()).unwrap().try_into().unwrap()
+}
+
+#[test]
+fn as_pillow_does_it() {
+    let cases: Vec<Case> =
+        serde_json::from_slice(&std::fs::read(data().join("decode/transforms.json")).unwrap())
+            .unwrap();
+    assert!(cases.len() > 40);
+    let mut wrong = Vec::new();
+    for case in &cases {
+        let photo = picture(&format!("decode/{}.png", case.photo));
+        let args = &case.args;
+        // The input of all that doesn't resize.
+        let small = cases
+            .iter()
+            .find(|other| other.op == "small" && other.photo == case.photo)
+            .unwrap()
+            .image();
+        let factor = args["factor"].as_f64().unwrap_or(0.0);
+        let image = match case.op.as_str() {
+            "resize" => resize::with(&photo, numbers::<2>(&args["size"]).into(), filter(args)),
+            "region" => {
+                let [x, y, width, height] = numbers(&args["region"]);
+                resize::region(
+                    &photo,
+                    Region { x, y, width, height },
+                    numbers::<2>(&args["size"]).into(),
+                    filter(args),
+                )
+            }
+            "small" => resize::with(&photo, (24, 18), Filter::Bilinear),
+            "brightness" => colour::brightness(&small, factor as f32),
+            "contrast" => colour::contrast(&small, factor as f32),
+            "saturation" => colour::saturation(&small, factor as f32),
+            "hue" => colour::hue(&small, factor),
+            "grey" => colour::grey(&small),
+            "flip" => flip::horizontal(&small),
+            "pad" => {
+                let [left, top, right, bottom] = numbers(&args["margins"]);
+                let fill = if args["mode"] == "edge" { Fill::Edge } else { Fill::Reflect };
+                pad::pad(&small, Margins { left, top, right, bottom }, fill)
+            }
+            other => panic!("{other}"),
+        }
+        .unwrap();
+        assert_eq!((image.width, image.height), (case.width, case.height), "{} {args}", case.op);
+        let want = case.image();
+        let want = want.data.as_bytes();
+        let off: Vec<u8> =
+            image.data.as_bytes().iter().zip(want).map(|(a, b)| a.abs_diff(*b)).collect();
+        assert_eq!(off.len(), want.len());
+        // Resizing sums in another order: at most 1 of 255 apart. Where the lobes of bicubic and Lanczos overshoot, what is cut off
+        // between the two passes differs: at most 4 apart, in one place of a thousand. All else is the same to the bit.
+        let lobes = matches!(args["filter"].as_str(), Some("bicubic" | "lanczos"));
+        let tolerance = u8::from(matches!(case.op.as_str(), "resize" | "region" | "small"));
+        let beyond = off.iter().filter(|off| **off > tolerance).count();
+        let worst = off.iter().max().unwrap();
+        if beyond > if lobes { off.len() / 1000 } else { 0 } || *worst > 4 {
+            wrong.push(format!(
+                "{} {} {args}: up to {worst} in {beyond} of {} places",
+                case.photo,
+                case.op,
+                off.len()
+            ));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn sizes_in_proportion_are_those_of_torchvision() {
+    // torchvision.transforms.functional._compute_resized_output_size: int(size * long / short)
+    for (size, side, want) in [
+        ((640, 480), 256, (341, 256)),
+        ((480, 640), 256, (256, 341)),
+        ((100, 100), 30, (30, 30)),
+        ((3, 1000), 224, (224, 74_666)),
+    ] {
+        assert_eq!(resize::shortest_size(size, side), want);
+    }
+    for (size, side, want) in
+        [((640, 480), 256, (256, 192)), ((480, 641), 256, (191, 256)), ((1000, 3), 224, (224, 1))]
+    {
+        assert_eq!(resize::longest_size(size, side), want);
+    }
+}
+
+#[test]
+fn a_crop_from_the_middle_is_where_torchvision_has_it() {
+    // int(round((side - crop) / 2)), half to even
+    for (side, want) in
+        [(224, 0), (225, 0), (226, 1), (227, 2), (228, 2), (229, 2), (230, 3), (231, 4)]
+    {
+        let region = crop::center_region((side, 300), (224, 300)).unwrap();
+        assert_eq!((region.x, region.y), (want, 0), "{side}");
+    }
+    let image = crop::center(&pattern(10, 9), 4, 3).unwrap();
+    assert_eq!(image.data.as_bytes()[..6], [3, 3, 60, 4, 3, 67]);
+    let error = crop::center(&pattern(10, 9), 11, 3).unwrap_err();
+    assert_eq!(error.to_string(), "augment: a picture of 10 x 9 is too small to crop 11 x 3");
+}
+
+#[test]
+fn a_region_resized_is_the_crop_resized() {
+    let photo = picture("decode/photo-a.png");
+    let region = Region { x: 13, y: 7, width: 90, height: 71 };
+    for filter in [Filter::Nearest, Filter::Bilinear, Filter::Bicubic, Filter::Lanczos] {
+        let cropped = resize::with(&crop::at(&photo, region).unwrap(), (40, 50), filter).unwrap();
+        assert_eq!(resize::region(&photo, region, (40, 50), filter).unwrap(), cropped);
+    }
+}
+
+#[test]
+fn flips_undo_themselves_and_grey_pictures_have_one_channel() {
+    let image = pattern(5, 4);
+    assert_eq!(flip::horizontal(&flip::horizontal(&image).unwrap()).unwrap(), image);
+    assert_eq!(flip::vertical(&flip::vertical(&image).unwrap()).unwrap(), image);
+    assert_eq!(flip::vertical(&image).unwrap().data.as_bytes()[..3], [0, 3, 39]);
+    let grey = Image::new(3, 1, 1, Data::U16(vec![1, 2, 60_000])).unwrap();
+    assert_eq!(flip::horizontal(&grey).unwrap().data, Data::U16(vec![60_000, 2, 1]));
+}
+
+#[test]
+fn numbers_are_those_of_torch() {
+    // ((torch.tensor([0, 1, 127, 255], dtype=torch.uint8).float() / 255) - mean) / std
+    let image = Image::new(2, 2, 1, Data::U8(vec![0, 1, 127, 255])).unwrap();
+    let tensor = normalize(&image, &[0.5], &[0.5]).unwrap();
+    assert_eq!(tensor.shape, [1, 2, 2]);
+    assert_eq!(
+        tensor.data,
+        Data::F32(vec![-1.0, (1.0f32 / 255.0 - 0.5) / 0.5, (127.0f32 / 255.0 - 0.5) / 0.5, 1.0])
+    );
+    let rgb = normalize(&pattern(3, 2), &[0.0, 0.5, 0.25], &[1.0, 0.5, 2.0]).unwrap();
+    let Data::F32(values) = rgb.data else { panic!() };
+    assert_eq!(values.len(), 18);
+    assert_eq!(
+        [values[1], values[6 + 3], values[12 + 4]],
+        [1.0 / 255.0, (1.0f32 / 255.0 - 0.5) / 0.5, (20.0f32 / 255.0 - 0.25) / 2.0]
+    );
+    assert!(normalize(&pattern(1, 1), &[0.5], &[0.5]).is_err());
+}
+
+#[test]
+fn a_picture_whose_values_do_not_fit_is_refused() {
+    let broken = Image { width: 10, height: 10, channels: 3, data: Data::U8(vec![0; 7]) };
+    assert!(resize::exact(&broken, 5, 5).is_err());
+    assert!(crop::center(&broken, 5, 5).is_err());
+    assert!(flip::horizontal(&broken).is_err());
+    assert!(colour::hue(&broken, 0.1).is_err());
+    assert!(normalize(&broken, &[0.5; 3], &[0.5; 3]).is_err());
+    assert!(pad::pad(&broken, Margins::default(), Fill::Edge).is_err());
+    assert!(resize::exact(&pattern(4, 4), 0, 5).is_err());
+}
