@@ -2,6 +2,7 @@
 
 pub mod augment;
 pub mod checkpoint;
+pub mod broadcast;
 #[cfg(feature = "cli")]
 pub mod cli;
 pub mod decode;

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use crate::error::{Error, Result};
 
 /// A brace pattern: how many names it stands for, and each of them. The last brace varies fastest, as in a shell.
@@ -17,7 +19,8 @@ use crate::error::{Error, Result};
 /// assert_eq!(pattern.get(4), "val-08.tar");
 /// # shardstream::Result::Ok(())
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
 pub struct Braces {
     text: String,
     parts: Vec<Part>,
@@ -87,6 +90,20 @@ impl Braces {
     /// All names, in order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = String> + '_ {
         (0..usize::try_from(self.len).unwrap_or(usize::MAX)).map(|place| self.get(place as u64))
+    }
+}
+
+impl From<Braces> for String {
+    fn from(pattern: Braces) -> Self {
+        pattern.text
+    }
+}
+
+impl TryFrom<String> for Braces {
+    type Error = Error;
+
+    fn try_from(text: String) -> Result<Self> {
+        Self::parse(&text)
     }
 }
 

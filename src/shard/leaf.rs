@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::braces::Braces;
@@ -10,11 +11,12 @@ use super::path_list::PathList;
 use crate::store::Store;
 
 /// Shards that share root and modalities: those of one `wdinfo.json`, one pattern, or one list.
-#[derive(Clone)]
+#[derive(Clone, Serialize, Deserialize)]
 pub struct Leaf {
     pub(super) root: String,
     pub(super) modalities: Vec<Arc<str>>,
     pub(super) aspect_ratio: Option<String>,
+    #[serde(skip)]
     pub(super) store: Option<Arc<dyn Store>>,
     pub(super) paths: Paths,
     pub(super) counts: Counts,
@@ -22,7 +24,8 @@ pub struct Leaf {
 }
 
 /// The paths of a leaf's shards.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub(super) enum Paths {
     Listed(PathList),
     /// Never written out: the i-th path is computed.
@@ -30,7 +33,8 @@ pub(super) enum Paths {
 }
 
 /// How many samples each shard of a leaf has.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub(super) enum Counts {
     Unknown,
     Same(u64),

@@ -12,6 +12,7 @@ mod mt19937;
 mod path_list;
 mod pid_order;
 mod plan;
+mod share;
 pub mod wdinfo;
 mod wdinfo_leaf;
 

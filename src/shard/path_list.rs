@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 
 use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error as _, SeqAccess, Visitor};
+use serde::ser::{Serialize, Serializer};
 
 /// A list of paths in which each folder is kept once: a path costs 12 bytes and its file name.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -83,6 +84,12 @@ impl<S: AsRef<str>> FromIterator<S> for PathList {
             list.push(path.as_ref(), &mut known);
         }
         list.shrink()
+    }
+}
+
+impl Serialize for PathList {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.iter())
     }
 }
 

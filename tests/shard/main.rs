@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod arguments;
+mod broadcast;
 mod epoch_order;
 mod manifest;
 mod plan;
