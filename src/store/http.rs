@@ -175,9 +175,9 @@ impl Transport for Http {
         self.head(path).boxed()
     }
 
-    fn list<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Attempt<Vec<Meta>>> {
+    fn list<'a>(&'a self, _: &'a str) -> BoxStream<'a, Attempt<Meta>> {
         let why = "an http server can't list what it has: name the shards, or the wdinfo.json that lists them";
-        std::future::ready(Err(Failure::new(FailureKind::Final, why))).boxed()
+        futures::stream::iter([Err(Failure::new(FailureKind::Final, why))]).boxed()
     }
 
     fn put<'a>(&'a self, path: &'a str, bytes: Bytes) -> BoxFuture<'a, Attempt<()>> {
@@ -192,10 +192,10 @@ fn header<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
 }
 
 /// The range (last byte not included) and the size of the object, as far as they are told.
-type Content = (Option<(u64, u64)>, Option<u64>);
+pub(super) type Content = (Option<(u64, u64)>, Option<u64>);
 
 /// Reads `bytes 0-99/200`, `bytes 0-99/*` or `bytes */200`.
-fn content_range(header: &str) -> Option<Content> {
+pub(super) fn content_range(header: &str) -> Option<Content> {
     let (range, size) = header.trim().strip_prefix("bytes")?.trim_start().split_once('/')?;
     let size = if size == "*" { None } else { Some(size.parse().ok()?) };
     if range == "*" {

@@ -8,9 +8,15 @@ mod http;
 pub mod local;
 mod location;
 pub mod memory;
+#[cfg(any(feature = "s3", feature = "gcs", feature = "azure"))]
+mod object;
 mod pace;
 mod part;
 mod pipe;
+#[cfg(feature = "s3")]
+mod profile;
+#[cfg(any(feature = "s3", feature = "gcs", feature = "azure"))]
+mod provider;
 mod quantity;
 pub mod remote;
 mod retry;
@@ -33,6 +39,8 @@ pub use http::Http;
 pub use local::Local;
 pub use location::{Location, Provider, redact};
 pub use memory::Memory;
+#[cfg(any(feature = "s3", feature = "gcs", feature = "azure"))]
+pub use object::Bucket;
 pub use quantity::{parse_duration, parse_size};
 pub use remote::{Remote, RemoteOptions};
 pub use retry::RetryOptions;

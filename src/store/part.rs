@@ -113,7 +113,7 @@ impl<T: Transport> Part<T> {
         let question = Question { at: self.at, end: range.end, known: self.known.clone() };
         let etag = self.known.as_ref().and_then(|known| known.etag.as_deref());
         let mut watch = Watch::new(
-            &shared,
+            Arc::clone(&shared),
             reopened,
             self.known.is_some().then(|| self.asks_until() - self.at),
         );
@@ -255,13 +255,13 @@ pub(super) fn give_up(failure: &Failure, why: Why, spell: Spell) -> Error {
 }
 
 /// Waits for the server, but not for ever.
-pub(super) struct Watch<'a, T> {
-    shared: &'a Shared<T>,
+pub(super) struct Watch<T> {
+    shared: Arc<Shared<T>>,
     progress: Progress,
 }
 
-impl<'a, T> Watch<'a, T> {
-    pub(super) fn new(shared: &'a Shared<T>, reopened: u32, wanted: Option<u64>) -> Self {
+impl<T> Watch<T> {
+    pub(super) fn new(shared: Arc<Shared<T>>, reopened: u32, wanted: Option<u64>) -> Self {
         Self { shared, progress: Progress { reopened, wanted, ..Progress::default() } }
     }
 
@@ -290,7 +290,8 @@ impl<'a, T> Watch<'a, T> {
         self.progress.silent = Duration::ZERO;
     }
 
-    fn received(&mut self, bytes: usize) {
+    /// So many bytes came.
+    pub(super) fn received(&mut self, bytes: usize) {
         self.progress.received += bytes as u64;
         self.progress.silent = Duration::ZERO;
     }
@@ -309,7 +310,7 @@ impl<'a, T> Watch<'a, T> {
     }
 }
 
-impl<T> Drop for Watch<'_, T> {
+impl<T> Drop for Watch<T> {
     fn drop(&mut self) {
         if self.progress.received > 0 || self.progress.latency.is_some() {
             self.shared.learn(&self.progress);

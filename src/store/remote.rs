@@ -20,7 +20,7 @@ use super::pace::{Pace, Progress, Verdict};
 use super::part::{Found, Part, Until, Watch, give_up};
 use super::pipe::{Outlet, Piece, pipe};
 use super::retry::{Decision, RetryOptions, Spell, decide};
-use super::transport::{Attempt, Transport};
+use super::transport::{Attempt, Failure, FailureKind, Transport};
 use super::width::{Round, Width};
 use super::{ByteRange, ByteStream, Meta, Store};
 use crate::error::{Error, Result};
@@ -60,6 +60,9 @@ const FIRST_WIDTH: usize = 4;
 
 /// Parts that wait for the reader, for each range that may be read at once: the budget in bytes is the narrower limit as a rule.
 const PARTS_AHEAD: usize = 4;
+
+/// Bytes a second at which whole objects are written, at least.
+const SLOW_LINK: u64 = 128 << 10;
 
 /// Makes a [`Store`] of a [`Transport`].
 ///
@@ -132,18 +135,18 @@ impl<T: Transport> Remote<T> {
         })
     }
 
-    /// A request without a body, with the same patience as any other.
+    /// Tries until it works, with the same patience as any other request.
     async fn ask<'a, A>(
         &'a self,
         path: &'a str,
-        once: impl Fn() -> BoxFuture<'a, Attempt<A>>,
+        once: impl Fn(Watch<T>) -> BoxFuture<'a, Attempt<A>>,
     ) -> Result<A> {
         let (began, mut failures) = (Instant::now(), 0);
         loop {
             let connection = self.shared.limit.acquire().await;
-            let answer = Watch::new(&self.shared, failures, None).wait(once()).await;
+            let answer = once(Watch::new(Arc::clone(&self.shared), failures, None)).await;
             drop(connection);
-            let failure = match answer.and_then(|answer| answer) {
+            let failure = match answer {
                 Ok(answer) => return Ok(answer),
                 Err(failure) => failure,
             };
@@ -179,10 +182,9 @@ impl<T: Transport> Store for Remote<T> {
                 Some(Reader { parts, current: None, hungry, waited, task }),
                 |reader| async {
                     let mut reader = reader?;
-                    match reader.next().await {
-                        Some(Ok(bytes)) => Some((Ok(bytes), Some(reader))),
-                        Some(Err(error)) => Some((Err(error), None)),
-                        None => None,
+                    match reader.next().await? {
+                        Ok(bytes) => Some((Ok(bytes), Some(reader))),
+                        Err(error) => Some((Err(error), None)),
                     }
                 },
             )
@@ -191,21 +193,44 @@ impl<T: Transport> Store for Remote<T> {
     }
 
     fn head<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Result<Meta>> {
-        self.ask(path, || self.shared.transport.head(path)).boxed()
+        let once = move |mut watch: Watch<T>| {
+            async move { watch.wait(self.shared.transport.head(path)).await? }.boxed()
+        };
+        async move { self.ask(path, once).await }.boxed()
     }
 
     fn list<'a>(&'a self, prefix: &'a str) -> BoxFuture<'a, Result<Vec<Meta>>> {
-        async move {
-            let mut found = self.ask(prefix, || self.shared.transport.list(prefix)).await?;
-            found.sort_by(|a, b| a.path.cmp(&b.path));
-            Ok(found)
-        }
-        .boxed()
+        let once = move |mut watch: Watch<T>| {
+            async move {
+                let (mut listing, mut found) = (self.shared.transport.list(prefix), Vec::new());
+                while let Some(meta) = watch.wait(listing.next()).await? {
+                    watch.received(0);
+                    found.push(meta?);
+                }
+                found.sort_by(|a: &Meta, b| a.path.cmp(&b.path));
+                Ok(found)
+            }
+            .boxed()
+        };
+        async move { self.ask(prefix, once).await }.boxed()
     }
 
     fn put<'a>(&'a self, path: &'a str, bytes: Bytes) -> BoxFuture<'a, Result<()>> {
-        async move { self.ask(path, || self.shared.transport.put(path, bytes.clone())).await }
-            .boxed()
+        let once = move |_: Watch<T>| {
+            // There is no progress to be seen: the time is that of a stall, and of a slow link.
+            let limit = self.shared.options.retry.stall_timeout
+                + Duration::from_secs(bytes.len() as u64 / SLOW_LINK);
+            let written =
+                tokio::time::timeout(limit, self.shared.transport.put(path, bytes.clone()));
+            let late = move |_| {
+                Failure::new(
+                    FailureKind::Stalled,
+                    format!("not written within {} s", limit.as_secs()),
+                )
+            };
+            written.map(move |done| done.map_err(late).flatten()).boxed()
+        };
+        async move { self.ask(path, once).await }.boxed()
     }
 }
 

@@ -1,16 +1,25 @@
 //! One store for every path and URL.
 
+#[cfg(any(feature = "s3", feature = "gcs", feature = "azure"))]
+use std::collections::HashMap;
+use std::fmt;
 use std::sync::Arc;
+#[cfg(any(feature = "s3", feature = "gcs", feature = "azure"))]
+use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt};
 
-use super::location::{Location, redact};
+use super::location::Location;
+#[cfg(any(feature = "s3", feature = "gcs", feature = "azure"))]
+use super::{Bucket, Provider};
 use super::{ByteRange, ByteStream, Local, Memory, Meta, RemoteOptions, Store};
 #[cfg(feature = "http")]
 use super::{Http, Remote};
-use crate::error::{Error, Result};
+#[cfg(not(feature = "s3"))]
+use crate::error::Error;
+use crate::error::Result;
 
 /// How [`Stores`] reads.
 #[derive(Debug, Clone, Default)]
@@ -18,6 +27,10 @@ use crate::error::{Error, Result};
 pub struct StoreOptions {
     /// What lies behind a network.
     pub remote: RemoteOptions,
+    /// Settings of buckets by the names that `object_store` knows (`aws_region`, `aws_endpoint`, `aws_request_payer`,
+    /// `google_service_account`, `azure_storage_account_name` ...). They come after the environment (`AWS_REGION` ...) and, for S3, the
+    /// profile that `AWS_PROFILE` names.
+    pub settings: Vec<(String, String)>,
 }
 
 /// Takes any path or URL and hands it to the store it belongs to: a local path (anything without `scheme://`),
@@ -34,11 +47,41 @@ pub struct StoreOptions {
 /// # Ok::<(), shardstream::Error>(())
 /// # }).unwrap();
 /// ```
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Stores {
     memory: Memory,
     #[cfg(feature = "http")]
     http: Remote<Http>,
+    #[cfg(any(feature = "s3", feature = "gcs", feature = "azure"))]
+    buckets: Arc<Buckets>,
+}
+
+/// The buckets that were asked for so far, by scheme and name.
+#[cfg(any(feature = "s3", feature = "gcs", feature = "azure"))]
+struct Buckets {
+    options: StoreOptions,
+    known: Mutex<HashMap<String, Remote<Bucket>>>,
+}
+
+#[cfg(any(feature = "s3", feature = "gcs", feature = "azure"))]
+impl Buckets {
+    fn find(&self, provider: Provider, name: &str) -> Result<Remote<Bucket>> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(store) = known.get(name) {
+            return Ok(store.clone());
+        }
+        let bucket = super::provider::connect(provider, name, &self.options.settings)?;
+        let store = Remote::new(bucket, self.options.remote.clone())?;
+        known.insert(name.to_owned(), store.clone());
+        Ok(store)
+    }
+}
+
+impl fmt::Debug for Stores {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Nothing of the settings: they may hold secrets.
+        f.debug_struct("Stores").finish_non_exhaustive()
+    }
 }
 
 /// A store and the path it takes.
@@ -55,11 +98,12 @@ impl Stores {
     /// # Errors
     /// If the options can't work.
     pub fn new(options: StoreOptions) -> Result<Self> {
-        let StoreOptions { remote } = options;
         Ok(Self {
             memory: Memory::new(),
             #[cfg(feature = "http")]
-            http: Remote::new(Http::new()?, remote)?,
+            http: Remote::new(Http::new()?, options.remote.clone())?,
+            #[cfg(any(feature = "s3", feature = "gcs", feature = "azure"))]
+            buckets: Arc::new(Buckets { options, known: Mutex::default() }),
         })
     }
 
@@ -78,10 +122,16 @@ impl Stores {
             Location::Http(url) => Ok(to(Arc::new(self.http.clone()), url, "")),
             #[cfg(not(feature = "http"))]
             Location::Http(_) => {
-                Err(Error::config("built without the feature http").in_shard(redact(path)))
+                Err(Error::config("built without the feature http").in_shard(super::redact(path)))
             }
-            Location::Bucket { .. } => {
-                Err(Error::config("built without the feature for such URLs").in_shard(redact(path)))
+            #[cfg(any(feature = "s3", feature = "gcs", feature = "azure"))]
+            Location::Bucket { provider, bucket, .. } => {
+                Ok(to(Arc::new(self.buckets.find(provider, bucket)?), path, ""))
+            }
+            #[cfg(not(any(feature = "s3", feature = "gcs", feature = "azure")))]
+            Location::Bucket { provider, .. } => {
+                Err(Error::config(format!("built without the feature for {provider:?}"))
+                    .in_shard(super::redact(path)))
             }
         }
     }

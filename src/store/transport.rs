@@ -29,7 +29,7 @@ pub trait Transport: fmt::Debug + Send + Sync + 'static {
     fn head<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Attempt<Meta>>;
 
     /// All objects below a folder, in any order.
-    fn list<'a>(&'a self, prefix: &'a str) -> BoxFuture<'a, Attempt<Vec<Meta>>>;
+    fn list<'a>(&'a self, prefix: &'a str) -> BoxStream<'a, Attempt<Meta>>;
 
     /// Writes a whole object.
     fn put<'a>(&'a self, path: &'a str, bytes: Bytes) -> BoxFuture<'a, Attempt<()>>;

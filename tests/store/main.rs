@@ -6,5 +6,7 @@ mod decompress;
 #[cfg(feature = "http")]
 mod http;
 mod plain;
+#[cfg(feature = "s3")]
+mod s3;
 #[cfg(feature = "http")]
 mod server;

@@ -1,0 +1,233 @@
+//! Buckets: S3, Google Cloud Storage and Azure, through the signing clients of `object_store`.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use futures::stream::BoxStream;
+use futures::{FutureExt, StreamExt, TryStreamExt};
+use object_store::client::{
+    HttpClient, HttpConnector, HttpError, HttpRequest, HttpResponse, HttpService, ReqwestConnector,
+};
+use object_store::path::Path;
+use object_store::{ClientOptions, GetOptions, GetRange, ObjectMeta, ObjectStore, PutOptions};
+
+use super::http::content_range;
+use super::retry::retry_after;
+use super::transport::{Attempt, Failure, FailureKind, Reply, Transport, chain};
+use super::{ByteRange, Meta};
+
+/// A bucket. A path is `s3://bucket/key` (or another provider's), the key as it stands, without any encoding.
+#[derive(Debug, Clone)]
+pub struct Bucket {
+    /// Scheme and bucket: what every path begins with.
+    name: Arc<str>,
+    store: Arc<dyn ObjectStore>,
+}
+
+impl Bucket {
+    /// `name` is scheme and bucket, `s3://bucket`. The store must not retry by itself, and not limit the time of a whole request:
+    /// both are done here.
+    pub fn new(name: &str, store: Arc<dyn ObjectStore>) -> Self {
+        Self { name: name.into(), store }
+    }
+
+    fn key(&self, path: &str) -> Attempt<Path> {
+        let key = path
+            .strip_prefix(&*self.name)
+            .and_then(|rest| rest.strip_prefix('/'))
+            .unwrap_or_default();
+        let refused = |why: &str| {
+            Err(Failure::new(FailureKind::Final, format!("not a key that can be asked for: {why}")))
+        };
+        if key.is_empty() || key.ends_with('/') {
+            return refused("it is empty or ends in a slash");
+        }
+        Path::parse(key).or_else(|error| refused(&chain(&error)))
+    }
+
+    fn meta(&self, found: ObjectMeta) -> Meta {
+        let path = format!("{}/{}", self.name, found.location);
+        Meta {
+            path,
+            size: Some(found.size),
+            etag: found.e_tag,
+            modified: Some(found.last_modified.into()),
+        }
+    }
+
+    async fn get(&self, path: &str, range: ByteRange, etag: Option<&str>) -> Attempt<Reply> {
+        let (note, mut options) = (Note::default(), GetOptions::default());
+        options.range = Some(
+            range
+                .end
+                .map_or(GetRange::Offset(range.start), |end| GetRange::Bounded(range.start..end)),
+        );
+        options.if_match = etag.filter(|etag| !etag.starts_with("W/")).map(str::to_owned);
+        options.extensions.insert(note.clone());
+        let result = self
+            .store
+            .get_opts(&self.key(path)?, options)
+            .await
+            .map_err(|error| note.failure(&error))?;
+        let (etag, size, found) =
+            (result.meta.e_tag.clone(), result.meta.size, result.range.clone());
+        let body = result.into_stream().map_err(|error| Failure::broken(&error)).boxed();
+        Ok(Reply {
+            ranged: true,
+            start: found.start,
+            end: Some(found.end),
+            size: Some(size),
+            etag,
+            body,
+        })
+    }
+
+    async fn head(&self, path: &str) -> Attempt<Meta> {
+        let (note, mut options) = (Note::default(), GetOptions::default());
+        options.head = true;
+        options.extensions.insert(note.clone());
+        let found = self
+            .store
+            .get_opts(&self.key(path)?, options)
+            .await
+            .map_err(|error| note.failure(&error))?;
+        Ok(Meta { path: path.to_owned(), ..self.meta(found.meta) })
+    }
+
+    async fn put(&self, path: &str, bytes: Bytes) -> Attempt<()> {
+        let (note, mut options) = (Note::default(), PutOptions::default());
+        options.extensions.insert(note.clone());
+        self.store
+            .put_opts(&self.key(path)?, bytes.into(), options)
+            .await
+            .map(drop)
+            .map_err(|error| note.failure(&error))
+    }
+}
+
+impl Transport for Bucket {
+    fn get<'a>(
+        &'a self,
+        path: &'a str,
+        range: ByteRange,
+        etag: Option<&'a str>,
+    ) -> BoxFuture<'a, Attempt<Reply>> {
+        self.get(path, range, etag).boxed()
+    }
+
+    fn head<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Attempt<Meta>> {
+        self.head(path).boxed()
+    }
+
+    fn list<'a>(&'a self, prefix: &'a str) -> BoxStream<'a, Attempt<Meta>> {
+        let prefix = prefix.trim_end_matches('/');
+        let folder = if prefix == &*self.name { Ok(None) } else { self.key(prefix).map(Some) };
+        match folder {
+            Ok(folder) => {
+                let found = self.store.list(folder.as_ref());
+                found
+                    .map(|found| {
+                        found
+                            .map(|found| self.meta(found))
+                            .map_err(|error| Note::default().failure(&error))
+                    })
+                    .boxed()
+            }
+            Err(failure) => futures::stream::iter([Err(failure)]).boxed(),
+        }
+    }
+
+    fn put<'a>(&'a self, path: &'a str, bytes: Bytes) -> BoxFuture<'a, Attempt<()>> {
+        self.put(path, bytes).boxed()
+    }
+}
+
+/// What the head of an answer said. The errors of `object_store` don't hand it on.
+#[derive(Debug, Clone, Default)]
+struct Note(Arc<Mutex<Option<Noted>>>);
+
+#[derive(Debug, Clone, Copy)]
+struct Noted {
+    status: u16,
+    retry_after: Option<Duration>,
+    size: Option<u64>,
+}
+
+impl Note {
+    /// What an error means, given what was noted.
+    fn failure(&self, error: &object_store::Error) -> Failure {
+        let noted = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let text = chain(error);
+        match noted {
+            Some(Noted { status: 416, size, .. }) => Failure::new(
+                FailureKind::PastEnd { size },
+                "the object ends before the bytes that were asked for",
+            ),
+            Some(Noted { status: 412, .. }) => {
+                Failure::new(FailureKind::Changed, "the object has changed while it was read")
+            }
+            Some(Noted { status, retry_after, .. }) if !(200..300).contains(&status) => {
+                Failure::status(status, retry_after, &text)
+            }
+            Some(_) => Failure::mismatch(text),
+            None => Failure::new(kind(error), text),
+        }
+    }
+}
+
+/// Of an error of which no answer is known.
+fn kind(error: &object_store::Error) -> FailureKind {
+    use object_store::Error as E;
+    let code = match error {
+        E::NotFound { .. } => 404,
+        E::PermissionDenied { .. } => 403,
+        E::Unauthenticated { .. } => 401,
+        E::Precondition { .. } => return FailureKind::Changed,
+        E::Generic { .. } | E::JoinError { .. } => return FailureKind::Broken,
+        _ => return FailureKind::Final,
+    };
+    FailureKind::Status { code, retry_after: None }
+}
+
+/// Makes clients that take notes.
+#[derive(Debug, Default)]
+pub(super) struct Noting;
+
+impl HttpConnector for Noting {
+    fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
+        Ok(HttpClient::new(NotingClient(ReqwestConnector::default().connect(options)?)))
+    }
+}
+
+#[derive(Debug)]
+struct NotingClient(HttpClient);
+
+impl HttpService for NotingClient {
+    fn call<'s, 'f>(
+        &'s self,
+        request: HttpRequest,
+    ) -> BoxFuture<'f, Result<HttpResponse, HttpError>>
+    where
+        's: 'f,
+    {
+        let note = request.extensions().get::<Note>().cloned();
+        async move {
+            let reply = self.0.execute(request).await?;
+            if let Some(Note(note)) = note {
+                let header = |name| reply.headers().get(name).and_then(|value| value.to_str().ok());
+                let noted = Noted {
+                    status: reply.status().as_u16(),
+                    retry_after: header("retry-after").and_then(retry_after),
+                    size: header("content-range")
+                        .and_then(content_range)
+                        .and_then(|(_, size)| size),
+                };
+                *note.lock().unwrap_or_else(PoisonError::into_inner) = Some(noted);
+            }
+            Ok(reply)
+        }
+        .boxed()
+    }
+}
