@@ -2,9 +2,10 @@
 
 mod output;
 mod pack;
+mod plan;
 mod progress;
 mod units;
-mod plan;
+mod verify;
 
 use std::process::ExitCode;
 
@@ -24,6 +25,7 @@ struct Cli {
 enum Command {
     Pack(Box<pack::Pack>),
     Plan(Box<plan::PlanArgs>),
+    Verify(verify::Verify),
 }
 
 /// Runs the command line of this process.
@@ -38,6 +40,7 @@ pub fn main() -> ExitCode {
 fn run(cli: Cli) -> Result<ExitCode> {
     match cli.command {
         Command::Pack(pack) => pack.run(),
+        Command::Verify(verify) => verify.run(),
         Command::Plan(args) => plan::run(&args),
     }
 }

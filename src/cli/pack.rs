@@ -2,18 +2,16 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clap::{ArgAction, Args};
 
 use super::output::{say, say_json};
-use super::progress::Progress;
+use super::progress::{Progress, watch};
 use super::units::{self, plural};
 use crate::error::{Error, Result};
 use crate::pack::{
-    DurationBins, Existing, PackControl, PackOptions, PackReport, Part, Phase, ShardLimit, merge,
-    pack_with,
+    DurationBins, Existing, PackOptions, PackReport, Part, ShardLimit, merge, pack_with,
 };
 
 /// Exit status if all went well but some of the input was left out.
@@ -154,14 +152,15 @@ fn extensions(text: &str) -> Result<(String, Vec<String>), String> {
 impl Pack {
     /// Does it.
     pub(crate) fn run(self) -> Result<ExitCode> {
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(1)
-            .enable_all()
-            .build()
-            .map_err(|e| Error::task("can't start the runtime").with_source(e))?;
         let begun = Instant::now();
-        let report =
-            if self.merge { merge(&self.output_dir)? } else { runtime.block_on(self.pack())? };
+        let report = if self.merge {
+            merge(&self.output_dir)?
+        } else {
+            let options = self.options()?;
+            let progress = Progress::new(self.quiet, self.progress_interval);
+            watch(progress, async |control| pack_with(options, control).await)
+                .map_err(|error| self.hint(error))?
+        };
         if self.json {
             say_json(&report)?;
         } else if !self.quiet {
@@ -176,28 +175,12 @@ impl Pack {
         Ok(if report.is_complete() { ExitCode::SUCCESS } else { ExitCode::from(LEFT_OUT) })
     }
 
-    async fn pack(&self) -> Result<PackReport> {
-        let control = Arc::<PackControl>::default();
-        let mut progress = Progress::new(self.quiet, self.progress_interval);
-        let mut work = Box::pin(pack_with(self.options()?, Arc::clone(&control)));
-        let mut tick = tokio::time::interval(Duration::from_millis(100));
-        let result = loop {
-            tokio::select! {
-                result = &mut work => break result,
-                _ = tokio::signal::ctrl_c() => control.stop(),
-                _ = tick.tick() => {
-                    let word = match control.phase() {
-                        Phase::Listing => "list",
-                        Phase::Measuring => "measure",
-                        Phase::Writing => "pack",
-                        Phase::Finishing => "finish",
-                    };
-                    progress.update(word, control.done(), control.total(), control.bytes());
-                }
-            }
-        };
-        progress.finish();
-        result
+    /// What to do about an interruption.
+    fn hint(&self, error: Error) -> Error {
+        if error.message() == "interrupted" && !self.dry_run {
+            return Error::pack("interrupted; the same command with --resume goes on");
+        }
+        error
     }
 
     fn options(&self) -> Result<PackOptions> {

@@ -170,6 +170,9 @@ pub(crate) fn remove_stale(
 }
 
 fn remove_empty_folders(folder: &Path) -> io::Result<()> {
+    if !folder.exists() {
+        return Ok(());
+    }
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
         if path.is_dir() && !path.is_symlink() {

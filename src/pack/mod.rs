@@ -10,6 +10,7 @@ mod existing;
 mod group;
 mod journal;
 mod layout;
+mod leaves;
 mod manifest;
 mod merge;
 mod mp4;
@@ -23,7 +24,9 @@ mod scan;
 mod shard_writer;
 mod twins;
 mod ustar;
+mod verify;
 mod video;
+mod walk;
 mod webm;
 
 use std::sync::Arc;
@@ -35,6 +38,7 @@ pub use options::{Existing, Input, PackOptions, Part};
 pub use progress::{PackControl, Phase};
 pub use report::{Finding, PackReport, Reason};
 pub use shard_writer::{PackField, ShardParams, ShardWriter};
+pub use verify::{Fault, FaultKind, VerifyOptions, VerifyReport, verify};
 
 use crate::error::{Error, Result};
 
@@ -72,7 +76,14 @@ pub async fn pack(options: PackOptions) -> Result<PackReport> {
 /// # Errors
 /// As [`pack`]; and if it was stopped.
 pub async fn pack_with(options: PackOptions, control: Arc<PackControl>) -> Result<PackReport> {
-    /// Stops the work when the future is dropped.
+    blocking(control, move |control| run::run(&options, control)).await
+}
+
+/// Runs work that blocks away from the runtime's threads; it is told to stop when the future is dropped.
+async fn blocking<T: Send + 'static>(
+    control: Arc<PackControl>,
+    work: impl FnOnce(&PackControl) -> Result<T> + Send + 'static,
+) -> Result<T> {
     struct StopOnDrop(Arc<PackControl>);
     impl Drop for StopOnDrop {
         fn drop(&mut self) {
@@ -81,7 +92,7 @@ pub async fn pack_with(options: PackOptions, control: Arc<PackControl>) -> Resul
     }
 
     let _stop = StopOnDrop(Arc::clone(&control));
-    match tokio::task::spawn_blocking(move || run::run(&options, &control)).await {
+    match tokio::task::spawn_blocking(move || work(&control)).await {
         Ok(result) => result,
         Err(join) if join.is_panic() => std::panic::resume_unwind(join.into_panic()),
         Err(_) => Err(Error::task("the runtime is shutting down")),

@@ -16,6 +16,8 @@ pub enum Phase {
     Writing = 2,
     /// Writing manifests.
     Finishing = 3,
+    /// Reading shards.
+    Checking = 4,
 }
 
 /// A window on a run of [`pack`](super::pack), and a switch to stop it.
@@ -36,7 +38,8 @@ impl PackControl {
             0 => Phase::Listing,
             1 => Phase::Measuring,
             2 => Phase::Writing,
-            _ => Phase::Finishing,
+            3 => Phase::Finishing,
+            _ => Phase::Checking,
         }
     }
 
@@ -76,10 +79,6 @@ impl PackControl {
 
     /// Fails if the run is to end.
     pub(crate) fn go_on(&self) -> Result<()> {
-        if self.stop.load(Ordering::Relaxed) {
-            Err(Error::pack("interrupted; the same command with --resume goes on"))
-        } else {
-            Ok(())
-        }
+        if self.stop.load(Ordering::Relaxed) { Err(Error::pack("interrupted")) } else { Ok(()) }
     }
 }

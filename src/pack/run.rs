@@ -31,6 +31,12 @@ pub(crate) fn run(options: &PackOptions, control: &PackControl) -> Result<PackRe
     let mut samples = scan::scan(options)?;
     let buckets = buckets(&mut samples, options, control)?;
     let plan = plan::plan(&samples, &buckets, options)?;
+    if plan.shards.is_empty() {
+        let n = samples.findings.len();
+        let first = samples.findings.first();
+        let why = first.map(|f| format!("; the first of {n} findings: {}: {}", f.key, f.detail));
+        return Err(Error::pack(format!("no sample can be packed{}", why.unwrap_or_default())));
+    }
     let making = Making {
         version: 1,
         fingerprint: plan.fingerprint(&samples),

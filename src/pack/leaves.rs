@@ -1,0 +1,153 @@
+//! The folders of a data set on the local disk that hold shards, and what is in them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::scan::failed;
+use crate::error::{Error, Result};
+use crate::shard::wdinfo::{FILE_NAME, Wdinfo};
+
+/// A folder with modalities below it.
+#[derive(Debug)]
+pub(crate) struct LeafFolder {
+    pub(crate) path: PathBuf,
+    /// Path below what was asked for; empty if it is that.
+    pub(crate) name: String,
+    /// `None` if there is no `wdinfo.json`; an error if it can't be used.
+    pub(crate) manifest: Option<Result<Wdinfo>>,
+    /// Shards that are there, by modality.
+    pub(crate) tars: BTreeMap<String, BTreeSet<String>>,
+}
+
+impl LeafFolder {
+    /// The modalities: as listed, otherwise as found.
+    pub(crate) fn modalities(&self) -> Vec<String> {
+        match &self.manifest {
+            Some(Ok(wdinfo)) if !wdinfo.data_keys.is_empty() => {
+                let mut modalities = wdinfo.data_keys.clone();
+                modalities.sort();
+                modalities
+            }
+            _ => self.tars.keys().cloned().collect(),
+        }
+    }
+
+    /// All shards, listed or found, in order.
+    pub(crate) fn shards(&self) -> Vec<String> {
+        let mut shards: BTreeSet<&String> = self.tars.values().flatten().collect();
+        if let Some(Ok(wdinfo)) = &self.manifest {
+            shards.extend(&wdinfo.data_list);
+        }
+        shards.into_iter().cloned().collect()
+    }
+
+    /// The path of one twin.
+    pub(crate) fn twin(&self, modality: &str, shard: &str) -> PathBuf {
+        self.path.join(modality).join(shard)
+    }
+
+    /// The path of a shard as a person knows it.
+    pub(crate) fn shard_name(&self, shard: &str) -> String {
+        if self.name.is_empty() { shard.to_owned() } else { format!("{}/{shard}", self.name) }
+    }
+}
+
+/// Finds the leaves at or below a folder (or at a `wdinfo.json`), in order of their paths.
+pub(crate) fn find(path: &Path) -> Result<Vec<LeafFolder>> {
+    let top = if path.file_name().is_some_and(|name| name == FILE_NAME) {
+        path.parent().unwrap_or(Path::new(""))
+    } else {
+        path
+    };
+    let mut listed = Vec::new();
+    let mut tars = Vec::new();
+    walk(top, "", &mut listed, &mut tars)?;
+    if listed.is_empty() {
+        // Without manifests: <leaf>/<modality>/part_000000/000000.tar, or without parts.
+        listed
+            .extend(tars.iter().map(|tar| unlisted_leaf(tar).to_owned()).collect::<BTreeSet<_>>());
+    }
+    if listed.is_empty() {
+        return Err(Error::config("there is neither a wdinfo.json nor a tar")
+            .in_shard(path.to_string_lossy()));
+    }
+    let mut leaves = Vec::with_capacity(listed.len());
+    for name in &listed {
+        let folder = if name.is_empty() { top.to_owned() } else { top.join(name) };
+        let file = folder.join(FILE_NAME);
+        let manifest = file.exists().then(|| {
+            let text = fs::read(&file).map_err(|e| failed(&file, e))?;
+            Wdinfo::parse(&text, &file.to_string_lossy())
+        });
+        leaves.push(LeafFolder {
+            path: folder,
+            name: name.clone(),
+            manifest,
+            tars: BTreeMap::new(),
+        });
+    }
+    for tar in tars {
+        // The leaf that is nearest above it.
+        let inside = |leaf: &LeafFolder| below(&tar, &leaf.name).is_some();
+        let Some(leaf) =
+            leaves.iter_mut().filter(|leaf| inside(leaf)).max_by_key(|leaf| leaf.name.len())
+        else {
+            continue;
+        };
+        let rest = below(&tar, &leaf.name).unwrap_or_default();
+        let known = match &leaf.manifest {
+            // A modality may have slashes in it.
+            Some(Ok(wdinfo)) => wdinfo.data_keys.iter().find(|m| below(rest, m).is_some()).cloned(),
+            _ => None,
+        };
+        let modality =
+            known.or_else(|| rest.split_once('/').map(|(modality, _)| modality.to_owned()));
+        if let Some((modality, shard)) =
+            modality.and_then(|m| below(rest, &m).map(|shard| (m.clone(), shard.to_owned())))
+        {
+            leaf.tars.entry(modality).or_default().insert(shard);
+        }
+    }
+    Ok(leaves)
+}
+
+/// What of a path lies below a folder.
+fn below<'a>(path: &'a str, folder: &str) -> Option<&'a str> {
+    if folder.is_empty() { Some(path) } else { path.strip_prefix(folder)?.strip_prefix('/') }
+}
+
+/// The leaf of a tar that no manifest speaks of.
+fn unlisted_leaf(tar: &str) -> &str {
+    let mut parts: Vec<&str> = tar.split('/').collect();
+    parts.pop();
+    if parts.last().is_some_and(|part| part.starts_with("part_")) {
+        parts.pop();
+    }
+    parts.pop();
+    let length = parts.iter().map(|part| part.len() + 1).sum::<usize>();
+    &tar[..length.saturating_sub(1)]
+}
+
+fn walk(folder: &Path, name: &str, listed: &mut Vec<String>, tars: &mut Vec<String>) -> Result<()> {
+    let mut entries = Vec::new();
+    for entry in fs::read_dir(folder).map_err(|e| failed(folder, e))? {
+        let entry = entry.map_err(|e| failed(folder, e))?;
+        entries.push((entry.file_name().to_string_lossy().into_owned(), entry.path()));
+    }
+    entries.sort();
+    for (file, path) in entries {
+        let full = if name.is_empty() { file.clone() } else { format!("{name}/{file}") };
+        if file.starts_with('.') {
+            continue;
+        }
+        if path.is_dir() {
+            walk(&path, &full, listed, tars)?;
+        } else if file == FILE_NAME {
+            listed.push(name.to_owned());
+        } else if file.ends_with(".tar") {
+            tars.push(full);
+        }
+    }
+    Ok(())
+}

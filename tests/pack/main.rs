@@ -1,0 +1,9 @@
+//! Packing, and checking what was packed: the library and the command line.
+
+#![allow(clippy::unwrap_used)]
+
+mod crash;
+mod defects;
+mod faults;
+mod round_trip;
+mod support;
