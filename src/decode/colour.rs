@@ -176,7 +176,6 @@ fn each<T: Copy + Default, const N: usize, const M: usize>(
 
 /// Y, Cb, Cr, K to inverted CMYK: libjpeg makes 255 - RGB of the first three.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-#[cfg(not(feature = "turbojpeg"))]
 pub(super) fn ycck_to_cmyk(values: &mut [u8]) {
     for p in values.chunks_exact_mut(4) {
         let (y, cb, cr) = (i32::from(p[0]), i32::from(p[1]) - 128, i32::from(p[2]) - 128);

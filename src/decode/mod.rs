@@ -23,8 +23,10 @@ mod picture;
 mod plain;
 mod png;
 mod safetensors;
+mod segments;
 #[cfg(feature = "turbojpeg")]
 mod turbo;
+mod zune;
 
 use std::collections::HashMap;
 use std::fmt;

@@ -4,23 +4,14 @@ use turbojpeg::{Colorspace, Decompressor, Image, PixelFormat, ScalingFactor};
 
 use super::Options;
 use super::colour::{Layout, Pixels, cmyk_to_rgb};
-use super::jpeg::{cleaned, cut_off, ends, orientation};
 use super::orient::swaps;
 use super::picture::{Raw, check_size};
+use super::segments::orientation;
 use crate::error::{Error, Result};
 use crate::sample::Data;
 
-pub(super) fn decode(bytes: &[u8], options: &Options) -> Result<Raw> {
-    if !ends(bytes) && !options.lenient {
-        return Err(cut_off());
-    }
-    // libjpeg-turbo reports what it had to guess as an error, with the picture as far as it got.
-    read(bytes, options, false)
-        .or_else(|error| cleaned(bytes).map_or(Err(error), |bytes| read(&bytes, options, false)))
-        .or_else(|error| if options.lenient { read(bytes, options, true) } else { Err(error) })
-}
-
-fn read(bytes: &[u8], options: &Options, lenient: bool) -> Result<Raw> {
+/// Decodes a file. Tolerantly, what can't be read is grey; the result counts as mended.
+pub(super) fn read(bytes: &[u8], options: &Options, tolerant: bool) -> Result<Raw> {
     let fail = |error: turbojpeg::Error| Error::decode("broken JPEG").with_source(error);
     let mut decompressor = Decompressor::new().map_err(fail)?;
     decompressor.set_scan_limit(500).map_err(fail)?;
@@ -44,11 +35,11 @@ fn read(bytes: &[u8], options: &Options, lenient: bool) -> Result<Raw> {
     };
     let scaled = header.scaled(decompressor.scaling_factor());
     let (width, height, pitch) = (scaled.width, scaled.height, scaled.width * format.size());
-    let mut pixels = vec![if lenient { 128 } else { 0 }; pitch * height];
+    let mut pixels = vec![if tolerant { 128 } else { 0 }; pitch * height];
     match decompressor
         .decompress(bytes, Image { pixels: &mut pixels[..], width, pitch, height, format })
     {
-        Err(error) if !lenient => return Err(fail(error)),
+        Err(error) if !tolerant => return Err(fail(error)),
         _ => {}
     }
     if format == PixelFormat::CMYK {
@@ -57,7 +48,7 @@ fn read(bytes: &[u8], options: &Options, lenient: bool) -> Result<Raw> {
     #[allow(clippy::cast_possible_truncation)] // JPEG has 16 bits for each
     let pixels =
         Pixels { width: width as u32, height: height as u32, layout, data: Data::U8(pixels) };
-    Ok(Raw { pixels, orientation, mended: lenient })
+    Ok(Raw { pixels, orientation, mended: tolerant })
 }
 
 /// The smallest scale at which the picture still covers what is needed. Only those with fast kernels.

@@ -84,11 +84,8 @@ fn npy_cut_anywhere_is_an_error() {
     for length in 0..whole.len() {
         error("a.npy", whole[..length].to_vec());
     }
-    let pickled = String::from_utf8_lossy(&whole).into_owned();
-    assert!(pickled.contains("'<f4'"));
-    let objects = whole.iter().copied().collect::<Vec<_>>();
-    let at = objects.windows(5).position(|w| w == b"'<f4'").unwrap();
-    let mut objects = objects;
+    let at = whole.windows(5).position(|w| w == b"'<f4'").unwrap();
+    let mut objects = whole;
     objects[at..at + 5].copy_from_slice(b"'|O8'");
     assert!(error("a.npy", objects).contains("a pickle and is not read"));
 }
