@@ -15,6 +15,7 @@ use crate::support::data;
 #[test]
 fn borders_between_aspect_ratios_are_geometric_means() {
     // The borders as published, and pictures a pixel to either side of each at a width of a million.
+    #[allow(clippy::approx_constant)] // as published
     let borders = [1.632_993, 1.414_214, 1.154_701, 0.866_025, 0.707_107, 0.612_372];
     for (i, border) in borders.into_iter().enumerate() {
         let width = 1_000_000u32;
