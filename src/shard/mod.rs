@@ -2,8 +2,10 @@
 
 mod arguments;
 mod braces;
+mod catalog;
 mod data_set;
 mod epoch_order;
+mod file_list;
 mod glob;
 mod key_index;
 mod leaf;
@@ -12,18 +14,22 @@ mod mt19937;
 mod path_list;
 mod pid_order;
 mod plan;
+mod sampler;
 mod share;
 pub mod wdinfo;
 mod wdinfo_leaf;
 
 pub use braces::Braces;
+pub use catalog::Catalog;
 pub use data_set::DataSet;
 pub use epoch_order::{EpochOrder, Order, Tail};
+pub use file_list::{FileList, file_list, image_folder};
 pub use key_index::KeyIndex;
 pub use leaf::Leaf;
 pub use manifest::{Manifest, Source};
 pub use pid_order::{LegacySkip, LegacyStart};
 pub use plan::{Plan, PlanParams, Planned, Share};
+pub use sampler::DistributedSampler;
 
 use std::sync::Arc;
 

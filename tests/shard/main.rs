@@ -3,7 +3,9 @@
 
 mod arguments;
 mod broadcast;
+mod catalog;
 mod epoch_order;
+mod files;
 mod manifest;
 mod plan;
 mod topology;

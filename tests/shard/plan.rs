@@ -73,7 +73,7 @@ proptest! {
             let rank = Rank::new(r, world_size).unwrap();
             let of_lane = |lane| {
                 let samples: u64 = plan.order().places_of(lane).map(|p| u64::from(counts[plan.order().shard_at(p).0 as usize])).sum();
-                samples / batch + u64::from(!drop_last && samples % batch > 0)
+                samples / batch + u64::from(!drop_last && !samples.is_multiple_of(batch))
             };
             steps.push(rank.lanes(plan.order().lanes()).map(of_lane).sum::<u64>());
             prop_assert_eq!(plan.of_rank(rank).steps, Some(steps[r as usize]));
