@@ -1,7 +1,12 @@
 //! Small data sets in memory, and the test that tests resuming, for this crate's tests and those of its users.
 
 use bytes::Bytes;
+use futures::TryStreamExt;
 
+use crate::checkpoint::Checkpoint;
+use crate::error::Result;
+use crate::loader::Builder;
+use crate::sample::Heads;
 use crate::shard::Manifest;
 use crate::store::Memory;
 
@@ -58,4 +63,39 @@ pub fn ragged_shards(samples: &[usize]) -> (Manifest, Memory) {
     let manifest =
         Manifest::of_shards(paths).unwrap_or_else(|error| unreachable!("plain paths: {error}"));
     (manifest, store)
+}
+
+/// The test that tests resuming: runs what `build` builds, takes a checkpoint before the first batch and after every batch, restores each
+/// of them (through JSON, with 1 to 3 workers in turn), and compares what comes with what was due.
+///
+/// `describe` says what of a batch is compared: contents and augmentation included. Returns the number of batches.
+///
+/// # Panics
+/// If anything differs, or an error comes that the builder's policy does not skip.
+pub async fn assert_resumes<B, D>(build: impl Fn() -> Builder<B>, describe: impl Fn(&B) -> D) -> usize
+where
+    B: Heads + Send + 'static,
+    D: PartialEq + std::fmt::Debug,
+{
+    let fine = |result: Result<Option<B>>| result.unwrap_or_else(|error| panic!("{error}"));
+    let mut loader = build().start().unwrap_or_else(|error| panic!("{error}"));
+    let mut checkpoints = vec![loader.checkpoint()];
+    let mut due = Vec::new();
+    while let Some(batch) = fine(loader.try_next().await) {
+        due.push(describe(&batch));
+        checkpoints.push(loader.checkpoint());
+    }
+    for (after, checkpoint) in checkpoints.into_iter().enumerate() {
+        let text = checkpoint.to_json().unwrap_or_else(|error| panic!("{error}"));
+        let restored = Checkpoint::from_json(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
+        assert_eq!(restored, checkpoint, "JSON changed the checkpoint");
+        let workers = 1 + u32::try_from(after % 3).unwrap_or(0);
+        let mut loader = build().workers(workers).resume([restored]).unwrap_or_else(|error| panic!("{error}"));
+        let mut came = Vec::new();
+        while let Some(batch) = fine(loader.try_next().await) {
+            came.push(describe(&batch));
+        }
+        assert_eq!(came, due[after..], "restored after batch {after} with {workers} workers");
+    }
+    due.len()
 }

@@ -1,0 +1,4 @@
+//! The loader: order, resuming, errors.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod resume;

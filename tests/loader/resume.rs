@@ -1,0 +1,40 @@
+//! Every checkpoint of a run gives the rest of the run.
+
+use futures::Stream;
+use shardstream::prelude::*;
+use shardstream::testing::{assert_resumes, ragged_shards};
+
+/// A chain with everything in it that could forget something.
+fn chain(lane: &Lane, store: &Memory) -> impl Stream<Item = Result<Batch<(Vec<String>, Vec<u64>)>>> + Send + use<> {
+    let shards = lane.shard_list().shuffle_shards().split_by_rank().split_by_worker();
+    let samples = shards.open_twins(store.clone()).expand().group_by_keys();
+    samples
+        .shuffle(Shuffling::mean(13).initial(4))
+        .decode(Decoder::default())
+        .augment(|fields, rng| {
+            if rng.chance(0.1) {
+                return Err(Error::filter("unlucky"));
+            }
+            if rng.chance(0.05) {
+                return Err(Error::augment("broken"));
+            }
+            let text = fields.get("txt").and_then(Value::as_text).unwrap_or_default().to_owned();
+            Ok((text, rng.next_u64()))
+        })
+        .shuffle(5)
+        .batch(4)
+}
+
+#[tokio::test]
+async fn the_whole_chain() {
+    for (lanes, tail) in [(1, Tail::Pad), (2, Tail::Pad), (3, Tail::Uneven), (6, Tail::Drop)] {
+        let (manifest, store) = ragged_shards(&[7, 0, 11, 3, 1, 12, 9]);
+        let build = || {
+            let store = store.clone();
+            let builder = Loader::builder(&manifest, move |lane: &Lane| chain(lane, &store));
+            builder.seed(3).lanes(lanes).epochs(2).tail(tail).on_error(OnError::skip())
+        };
+        let batches = assert_resumes(build, |batch| batch.data.clone()).await;
+        assert!(batches > 15, "{batches}");
+    }
+}
