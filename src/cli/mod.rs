@@ -1,5 +1,7 @@
 //! The command line `shardstream`: one file a subcommand.
 
+mod cat;
+mod data;
 mod output;
 mod pack;
 mod plan;
@@ -10,8 +12,11 @@ mod verify;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::registry::LookupSpan;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// Streams, packs, checks and shows data sets of tar shards.
 #[derive(Debug, Parser)]
@@ -23,6 +28,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Cat(Box<cat::Args>),
     Pack(Box<pack::Pack>),
     Plan(Box<plan::PlanArgs>),
     Verify(verify::Verify),
@@ -31,7 +37,9 @@ enum Command {
 /// Runs the command line of this process.
 #[must_use]
 pub fn main() -> ExitCode {
-    run(Cli::parse()).unwrap_or_else(|error| {
+    let cli = Cli::parse();
+    warn_on_stderr();
+    run(cli).unwrap_or_else(|error| {
         complain(&error);
         ExitCode::FAILURE
     })
@@ -39,16 +47,50 @@ pub fn main() -> ExitCode {
 
 fn run(cli: Cli) -> Result<ExitCode> {
     match cli.command {
+        Command::Cat(args) => block_on(cat::run(*args)),
         Command::Pack(pack) => pack.run(),
         Command::Verify(verify) => verify.run(),
         Command::Plan(args) => plan::run(&args),
     }
 }
 
+/// Runs a command on a runtime of its own.
+pub(crate) fn block_on(command: impl Future<Output = Result<ExitCode>>) -> Result<ExitCode> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Error::config("can't start the runtime").with_source(error))?;
+    let result = runtime.block_on(command);
+    // A thread that still reads must not hold the end up.
+    runtime.shutdown_background();
+    result
+}
+
 /// One line on stderr.
-pub(crate) fn complain(error: &dyn std::fmt::Display) {
+pub(crate) fn complain(line: &dyn std::fmt::Display) {
     use std::io::Write;
 
     // If stderr is gone there is nobody to tell.
-    let _ = writeln!(std::io::stderr(), "shardstream: {error}");
+    let _ = writeln!(std::io::stderr(), "shardstream: {line}");
+}
+
+/// Warnings of the library go to stderr, a line each; `RUST_LOG`-like filters are for the library's users.
+fn warn_on_stderr() {
+    let subscriber = tracing_subscriber::fmt().with_max_level(tracing::Level::WARN).with_writer(std::io::stderr);
+    // Somebody else's subscriber is as good.
+    let _ = tracing::subscriber::set_global_default(subscriber.event_format(Line).finish());
+}
+
+/// `shardstream: warning: …`
+struct Line;
+
+impl<S, N> FormatEvent<S, N> for Line
+where
+    S: tracing::Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(&self, ctx: &FmtContext<'_, S, N>, mut writer: Writer<'_>, event: &tracing::Event<'_>) -> std::fmt::Result {
+        let level = if *event.metadata().level() == tracing::Level::ERROR { "error" } else { "warning" };
+        write!(writer, "shardstream: {level}: ")?;
+        ctx.field_format().format_fields(writer.by_ref(), event)?;
+        writeln!(writer)
+    }
 }

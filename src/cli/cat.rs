@@ -1,0 +1,301 @@
+//! `shardstream cat`: samples as JSON lines, through the real loader.
+
+use std::fmt::Write as _;
+use std::io::{self, BufWriter, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use bytes::Bytes;
+use clap::{Args as ClapArgs, ValueEnum};
+use futures::StreamExt;
+use serde_json::{Value as Json, json};
+use sha2::{Digest, Sha256};
+
+use super::data::Data;
+use crate::checkpoint::Checkpoint;
+use crate::decode::Decoder;
+use crate::error::{Error, Result};
+use crate::loader::{Builder, Lane, Loader, OnError};
+use crate::recipe;
+use crate::sample::{Batch, Fields, Head, Image, Value};
+use crate::shard::Manifest;
+use crate::stages::{MemberStream, SampleStream, ShardStream, TwinStream};
+use crate::store::Stores;
+use crate::topology::Rank;
+
+/// Print samples as JSON lines, through the real loader.
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "Examples:
+  shardstream cat data/                               every sample of a data set
+  shardstream cat --decode shards-{000000..000009}.tar
+  shardstream cat --rank 1 --world-size 4 --workers 2 --shuffle 1000 --batch 64 --seed 7 data/")]
+pub(crate) struct Args {
+    #[command(flatten)]
+    data: Data,
+    /// What to do about faults.
+    #[arg(long, value_enum, default_value_t = Policy::Stop)]
+    on_error: Policy,
+    /// Decode the fields.
+    #[arg(long)]
+    decode: bool,
+    /// With --decode: the pixels of pictures too, as hex.
+    #[arg(long, requires = "decode")]
+    pixels: bool,
+    /// Turn pictures upright as their EXIF data says.
+    #[arg(long, requires = "decode")]
+    orient: bool,
+    /// Which rank.
+    #[arg(long, default_value_t = 0)]
+    rank: u32,
+    /// Number of ranks.
+    #[arg(long, default_value_t = 1)]
+    world_size: u32,
+    /// Workers of each rank.
+    #[arg(long, default_value_t = 1)]
+    workers: u32,
+    /// Lanes over all ranks (ranks times workers).
+    #[arg(long)]
+    lanes: Option<u32>,
+    /// Seed of every order (0).
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Epoch to show.
+    #[arg(long)]
+    epoch: Option<u64>,
+    /// Shuffle samples with this mean delay, and shards.
+    #[arg(long, value_name = "N")]
+    shuffle: Option<u64>,
+    /// Keep the shards in listed order in spite of --shuffle.
+    #[arg(long)]
+    no_shuffle_shards: bool,
+    /// Samples in a batch; each line then also says lane and lane_batch.
+    #[arg(long, value_name = "B")]
+    batch: Option<usize>,
+    /// Stop after so many batches.
+    #[arg(long, value_name = "N")]
+    batches: Option<u64>,
+    /// Write a checkpoint here at the end.
+    #[arg(long, value_name = "FILE")]
+    checkpoint: Option<PathBuf>,
+    /// Write the checkpoint after every N batches too.
+    #[arg(long, value_name = "N", requires = "checkpoint")]
+    checkpoint_every: Option<u64>,
+    /// Go on from these parts of a checkpoint.
+    #[arg(long, value_name = "FILE", num_args = 1..)]
+    resume: Vec<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Policy {
+    /// The first fault ends the run.
+    Stop,
+    /// What is broken is left out, counted and named.
+    Skip,
+}
+
+type Lines = Batch<Vec<String>>;
+
+/// What is done with each lane: the chain, with the options.
+#[derive(Debug, Clone)]
+struct Chain {
+    stores: Stores,
+    decoder: Option<Decoder>,
+    pixels: bool,
+    shuffle: Option<u64>,
+    shuffle_shards: bool,
+    batch: usize,
+}
+
+impl Chain {
+    fn build(&self, lane: &Lane) -> futures::stream::BoxStream<'static, Result<Lines>> {
+        let mut shards = lane.shard_list();
+        if self.shuffle_shards {
+            shards = shards.shuffle_shards();
+        }
+        let shards = shards.split_by_rank().split_by_worker();
+        let samples = shards.open_twins(self.stores.clone()).expand().group_by_keys();
+        let (decoder, pixels) = (self.decoder.clone(), self.pixels);
+        recipe::note(|| format!("cat(decode {})", decoder.is_some()));
+        let text = move |fields: Fields<Bytes>, _: &mut crate::random::Rng| describe(fields, decoder.as_ref(), pixels);
+        match self.shuffle {
+            Some(n) if n > 0 => samples.shuffle(n).augment(text).batch(self.batch).boxed(),
+            _ => samples.augment(text).batch(self.batch).boxed(),
+        }
+    }
+}
+
+/// The fields of a sample as JSON.
+fn describe(fields: Fields<Bytes>, decoder: Option<&Decoder>, pixels: bool) -> Result<String> {
+    let mut out = serde_json::Map::new();
+    for (name, bytes) in fields.iter() {
+        out.insert(name.to_string(), json!({"size": bytes.len(), "sha256": hex(&Sha256::digest(bytes))}));
+    }
+    if let Some(decoder) = decoder {
+        for (name, value) in decoder.decode(fields)? {
+            if let (Some(value), Some(Json::Object(field))) = (value_json(&value, pixels), out.get_mut(&*name)) {
+                field.insert("value".to_owned(), value);
+            }
+        }
+    }
+    Ok(Json::Object(out).to_string())
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
+        // Writing to a string does not fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// A decoded value: an object of one entry that names its kind. None for bytes that are left as they are.
+fn value_json(value: &Value, pixels: bool) -> Option<Json> {
+    Some(match value {
+        Value::Text(text) => json!({"text": text}),
+        Value::Json(value) => json!({"json": value}),
+        Value::Int(n) => json!({"int": n}),
+        Value::Image(image) => json!({"image": image_json(image, pixels)}),
+        Value::Tensor(tensor) => json!({"tensor": tensor_json(tensor)}),
+        Value::Tensors(tensors) => {
+            let all: serde_json::Map<_, _> = tensors.iter().map(|(name, tensor)| (name.clone(), tensor_json(tensor))).collect();
+            json!({"tensors": all})
+        }
+        _ => return None,
+    })
+}
+
+fn image_json(image: &Image, pixels: bool) -> Json {
+    let bytes = image.data.as_bytes();
+    let mut out = json!({"width": image.width, "height": image.height, "rgb8_sha256": hex(&Sha256::digest(bytes))});
+    if let (true, Some(out)) = (pixels, out.as_object_mut()) {
+        out.insert("rgb8_hex".to_owned(), hex(bytes).into());
+    }
+    out
+}
+
+fn tensor_json(tensor: &crate::sample::Tensor) -> Json {
+    json!({"dtype": tensor.data.dtype(), "shape": tensor.shape, "sha256": hex(&Sha256::digest(tensor.data.as_bytes()))})
+}
+
+/// One line for a sample.
+fn line(head: &Head, fields: &str, place: Option<(u32, u64)>) -> String {
+    let key = match head.key.as_str() {
+        Some(key) => format!("\"key\":{}", Json::from(key)),
+        None => format!("\"key_hex\":\"{}\"", hex(head.key.as_bytes())),
+    };
+    let place = place.map(|(lane, batch)| format!(",\"lane\":{lane},\"lane_batch\":{batch}")).unwrap_or_default();
+    format!("{{{key},\"shard\":{}{place},\"fields\":{fields}}}\n", Json::from(head.origin.shard.as_str()))
+}
+
+impl Args {
+    fn builder(&self, manifest: &Manifest, stores: Stores) -> Result<Builder<Lines>> {
+        let decoder = self.decode.then(|| Decoder::default().orient(self.orient));
+        let shuffle_shards = self.shuffle.is_some() && !self.no_shuffle_shards;
+        let batch = self.batch.unwrap_or(1);
+        if batch == 0 {
+            return Err(Error::config("--batch 0: a batch has at least one sample"));
+        }
+        let chain = Chain { stores, decoder, pixels: self.pixels, shuffle: self.shuffle, shuffle_shards, batch };
+        let mut builder = Loader::builder(manifest, move |lane: &Lane| chain.build(lane));
+        builder = builder.rank(Rank::new(self.rank, self.world_size)?).workers(self.workers);
+        // To look at data nobody waits for anybody.
+        builder = builder.allow_uneven().on_error(match self.on_error {
+            Policy::Stop => OnError::Stop,
+            Policy::Skip => OnError::skip(),
+        });
+        if let Some(lanes) = self.lanes {
+            builder = builder.lanes(lanes);
+        }
+        if let Some(seed) = self.seed {
+            builder = builder.seed(seed);
+        }
+        Ok(builder)
+    }
+
+    async fn loader(&self) -> Result<Loader<Lines>> {
+        let (stores, manifest) = self.data.load().await?;
+        let builder = self.builder(&manifest, stores)?;
+        if self.resume.is_empty() {
+            return builder.first_epoch(self.epoch.unwrap_or(0)).start();
+        }
+        let parts = self.resume.iter().map(Checkpoint::load).collect::<Result<Vec<_>>>()?;
+        let epochs = parts.iter().flat_map(|part| part.lanes().map(|(_, progress)| progress.epoch));
+        let epoch = self.epoch.unwrap_or_else(|| epochs.min().unwrap_or(0));
+        builder.first_epoch(epoch).resume(parts)
+    }
+}
+
+/// Where lines go. Somebody who has read enough (`head`) is no fault.
+struct Out(BufWriter<io::StdoutLock<'static>>);
+
+impl Out {
+    /// Writes; false if nobody reads any more.
+    fn write(&mut self, text: &str) -> Result<bool> {
+        Self::heard(self.0.write_all(text.as_bytes()))
+    }
+
+    fn flush(&mut self) -> Result<bool> {
+        Self::heard(self.0.flush())
+    }
+
+    fn heard(result: io::Result<()>) -> Result<bool> {
+        match result {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+            Err(error) => Err(Error::config("can't write to stdout").with_source(error)),
+        }
+    }
+}
+
+pub(crate) async fn run(args: Args) -> Result<ExitCode> {
+    let mut loader = args.loader().await?;
+    let mut out = Out(BufWriter::new(io::stdout().lock()));
+    let result = copy(&args, &mut loader, &mut out).await;
+    out.flush()?;
+    let code = result?;
+    if let Some(path) = &args.checkpoint {
+        loader.checkpoint().save(path)?;
+    }
+    let stats = loader.stats();
+    if stats.faults > 0 {
+        tracing::warn!("{} faults were skipped; {} samples came out", stats.faults, stats.samples);
+    }
+    Ok(code)
+}
+
+/// Prints batches until the end, the number asked for, or Ctrl-C.
+async fn copy(args: &Args, loader: &mut Loader<Lines>, out: &mut Out) -> Result<ExitCode> {
+    let mut batches = 0;
+    let mut interrupt = std::pin::pin!(tokio::signal::ctrl_c());
+    while args.batches.is_none_or(|most| batches < most) {
+        let before: Vec<_> = loader.lanes().map(|(id, lane)| (id, lane.epoch, lane.batches)).collect();
+        let next = tokio::select! {
+            biased;
+            _ = &mut interrupt => {
+                super::complain(&"interrupted; what was printed is whole");
+                return Ok(ExitCode::from(130));
+            }
+            next = loader.next() => next,
+        };
+        let Some(batch) = next.transpose()? else { break };
+        // The lane whose counter moved is the one that it came from.
+        let now = loader.lanes().map(|(id, lane)| (id, lane.epoch, lane.batches));
+        let moved = now.zip(&before).find(|(now, before)| now != *before).map(|((id, _, batches), _)| (id, batches - 1));
+        for (head, fields) in batch.heads.iter().zip(&batch.data) {
+            if !out.write(&line(head, fields, moved.filter(|_| args.batch.is_some())))? {
+                return Ok(ExitCode::SUCCESS);
+            }
+        }
+        batches += 1;
+        if let (Some(every), Some(path)) = (args.checkpoint_every, &args.checkpoint)
+            && batches % every.max(1) == 0
+        {
+            // First the lines, then the checkpoint that says that they are out.
+            if !out.flush()? {
+                return Ok(ExitCode::SUCCESS);
+            }
+            loader.checkpoint().save(path)?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}

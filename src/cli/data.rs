@@ -1,0 +1,67 @@
+//! Arguments that several commands share: which shards, from where.
+
+use std::time::Duration;
+
+use clap::Args;
+
+use crate::error::{Error, Result};
+use crate::shard::{DataSet, Manifest};
+use crate::store::{StoreOptions, Stores, parse_duration};
+
+/// Which shards.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Data {
+    /// Shards: paths, URLs, brace patterns, `a::b` lists, `@file` lists, folders. A wdinfo.json, or a folder that holds some, is a whole
+    /// data set.
+    #[arg(required = true, value_name = "SHARD")]
+    shards: Vec<String>,
+    /// Folder that holds the modalities; SHARD is relative to DIR/<modality>.
+    #[arg(long, value_name = "DIR")]
+    root: Option<String>,
+    /// Modalities of twin tars, separated by commas.
+    #[arg(long, value_delimiter = ',', value_name = "NAMES")]
+    modalities: Vec<String>,
+    #[command(flatten)]
+    remote: Remote,
+}
+
+/// How patiently remote shards are read.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Remote {
+    /// How long to go on trying without a single new byte (3m).
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    retry_deadline: Option<Duration>,
+    /// A connection that is silent for so long is opened again (10s).
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    stall_timeout: Option<Duration>,
+}
+
+fn duration(text: &str) -> Result<Duration> {
+    parse_duration(text)
+}
+
+impl Data {
+    /// The store, and the manifest read through it.
+    pub(crate) async fn load(&self) -> Result<(Stores, Manifest)> {
+        let mut options = StoreOptions::default();
+        if let Some(deadline) = self.remote.retry_deadline {
+            options.remote.retry.deadline = deadline;
+        }
+        if let Some(timeout) = self.remote.stall_timeout {
+            options.remote.retry.stall_timeout = timeout;
+        }
+        let stores = Stores::new(options)?;
+        let mut data_set = DataSet::at_all(&self.shards);
+        if let Some(root) = &self.root {
+            data_set = data_set.root(root);
+        }
+        if !self.modalities.is_empty() {
+            data_set = data_set.modalities(&self.modalities);
+        }
+        let manifest = data_set.load(&stores).await?;
+        if manifest.is_empty() {
+            return Err(Error::config(format!("no shards: {}", self.shards.join(" "))));
+        }
+        Ok((stores, manifest))
+    }
+}
