@@ -72,7 +72,10 @@ pub fn ragged_shards(samples: &[usize]) -> (Manifest, Memory) {
 ///
 /// # Panics
 /// If anything differs, or an error comes that the builder's policy does not skip.
-pub async fn assert_resumes<B, D>(build: impl Fn() -> Builder<B>, describe: impl Fn(&B) -> D) -> usize
+pub async fn assert_resumes<B, D>(
+    build: impl Fn() -> Builder<B>,
+    describe: impl Fn(&B) -> D,
+) -> usize
 where
     B: Heads + Send + 'static,
     D: PartialEq + std::fmt::Debug,
@@ -87,10 +90,12 @@ where
     }
     for (after, checkpoint) in checkpoints.into_iter().enumerate() {
         let text = checkpoint.to_json().unwrap_or_else(|error| panic!("{error}"));
-        let restored = Checkpoint::from_json(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
+        let restored =
+            Checkpoint::from_json(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
         assert_eq!(restored, checkpoint, "JSON changed the checkpoint");
         let workers = 1 + u32::try_from(after % 3).unwrap_or(0);
-        let mut loader = build().workers(workers).resume([restored]).unwrap_or_else(|error| panic!("{error}"));
+        let mut loader =
+            build().workers(workers).resume([restored]).unwrap_or_else(|error| panic!("{error}"));
         let mut came = Vec::new();
         while let Some(batch) = fine(loader.try_next().await) {
             came.push(describe(&batch));

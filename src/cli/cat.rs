@@ -116,7 +116,9 @@ impl Chain {
         let samples = shards.open_twins(self.stores.clone()).expand().group_by_keys();
         let (decoder, pixels) = (self.decoder.clone(), self.pixels);
         recipe::note(|| format!("cat(decode {})", decoder.is_some()));
-        let text = move |fields: Fields<Bytes>, _: &mut crate::random::Rng| describe(fields, decoder.as_ref(), pixels);
+        let text = move |fields: Fields<Bytes>, _: &mut crate::random::Rng| {
+            describe(fields, decoder.as_ref(), pixels)
+        };
         match self.shuffle {
             Some(n) if n > 0 => samples.shuffle(n).augment(text).batch(self.batch).boxed(),
             _ => samples.augment(text).batch(self.batch).boxed(),
@@ -128,11 +130,16 @@ impl Chain {
 fn describe(fields: Fields<Bytes>, decoder: Option<&Decoder>, pixels: bool) -> Result<String> {
     let mut out = serde_json::Map::new();
     for (name, bytes) in fields.iter() {
-        out.insert(name.to_string(), json!({"size": bytes.len(), "sha256": hex(&Sha256::digest(bytes))}));
+        out.insert(
+            name.to_string(),
+            json!({"size": bytes.len(), "sha256": hex(&Sha256::digest(bytes))}),
+        );
     }
     if let Some(decoder) = decoder {
         for (name, value) in decoder.decode(fields)? {
-            if let (Some(value), Some(Json::Object(field))) = (value_json(&value, pixels), out.get_mut(&*name)) {
+            if let (Some(value), Some(Json::Object(field))) =
+                (value_json(&value, pixels), out.get_mut(&*name))
+            {
                 field.insert("value".to_owned(), value);
             }
         }
@@ -157,7 +164,8 @@ fn value_json(value: &Value, pixels: bool) -> Option<Json> {
         Value::Image(image) => json!({"image": image_json(image, pixels)}),
         Value::Tensor(tensor) => json!({"tensor": tensor_json(tensor)}),
         Value::Tensors(tensors) => {
-            let all: serde_json::Map<_, _> = tensors.iter().map(|(name, tensor)| (name.clone(), tensor_json(tensor))).collect();
+            let all: serde_json::Map<_, _> =
+                tensors.iter().map(|(name, tensor)| (name.clone(), tensor_json(tensor))).collect();
             json!({"tensors": all})
         }
         _ => return None,
@@ -183,8 +191,13 @@ fn line(head: &Head, fields: &str, place: Option<(u32, u64)>) -> String {
         Some(key) => format!("\"key\":{}", Json::from(key)),
         None => format!("\"key_hex\":\"{}\"", hex(head.key.as_bytes())),
     };
-    let place = place.map(|(lane, batch)| format!(",\"lane\":{lane},\"lane_batch\":{batch}")).unwrap_or_default();
-    format!("{{{key},\"shard\":{}{place},\"fields\":{fields}}}\n", Json::from(head.origin.shard.as_str()))
+    let place = place
+        .map(|(lane, batch)| format!(",\"lane\":{lane},\"lane_batch\":{batch}"))
+        .unwrap_or_default();
+    format!(
+        "{{{key},\"shard\":{}{place},\"fields\":{fields}}}\n",
+        Json::from(head.origin.shard.as_str())
+    )
 }
 
 impl Args {
@@ -195,7 +208,14 @@ impl Args {
         if batch == 0 {
             return Err(Error::config("--batch 0: a batch has at least one sample"));
         }
-        let chain = Chain { stores, decoder, pixels: self.pixels, shuffle: self.shuffle, shuffle_shards, batch };
+        let chain = Chain {
+            stores,
+            decoder,
+            pixels: self.pixels,
+            shuffle: self.shuffle,
+            shuffle_shards,
+            batch,
+        };
         let mut builder = Loader::builder(manifest, move |lane: &Lane| chain.build(lane));
         builder = builder.rank(Rank::new(self.rank, self.world_size)?).workers(self.workers);
         // To look at data nobody waits for anybody.
@@ -268,7 +288,8 @@ async fn copy(args: &Args, loader: &mut Loader<Lines>, out: &mut Out) -> Result<
     let mut batches = 0;
     let mut interrupt = std::pin::pin!(tokio::signal::ctrl_c());
     while args.batches.is_none_or(|most| batches < most) {
-        let before: Vec<_> = loader.lanes().map(|(id, lane)| (id, lane.epoch, lane.batches)).collect();
+        let before: Vec<_> =
+            loader.lanes().map(|(id, lane)| (id, lane.epoch, lane.batches)).collect();
         let next = tokio::select! {
             biased;
             _ = &mut interrupt => {
@@ -280,7 +301,10 @@ async fn copy(args: &Args, loader: &mut Loader<Lines>, out: &mut Out) -> Result<
         let Some(batch) = next.transpose()? else { break };
         // The lane whose counter moved is the one that it came from.
         let now = loader.lanes().map(|(id, lane)| (id, lane.epoch, lane.batches));
-        let moved = now.zip(&before).find(|(now, before)| now != *before).map(|((id, _, batches), _)| (id, batches - 1));
+        let moved = now
+            .zip(&before)
+            .find(|(now, before)| now != *before)
+            .map(|((id, _, batches), _)| (id, batches - 1));
         for (head, fields) in batch.heads.iter().zip(&batch.data) {
             if !out.write(&line(head, fields, moved.filter(|_| args.batch.is_some())))? {
                 return Ok(ExitCode::SUCCESS);

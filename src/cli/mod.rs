@@ -57,7 +57,8 @@ fn run(cli: Cli) -> Result<ExitCode> {
 /// Runs a command on a runtime of its own.
 pub(crate) fn block_on(command: impl Future<Output = Result<ExitCode>>) -> Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| Error::config("can't start the runtime").with_source(error))?;
+    let runtime =
+        runtime.map_err(|error| Error::config("can't start the runtime").with_source(error))?;
     let result = runtime.block_on(command);
     // A thread that still reads must not hold the end up.
     runtime.shutdown_background();
@@ -74,7 +75,8 @@ pub(crate) fn complain(line: &dyn std::fmt::Display) {
 
 /// Warnings of the library go to stderr, a line each; `RUST_LOG`-like filters are for the library's users.
 fn warn_on_stderr() {
-    let subscriber = tracing_subscriber::fmt().with_max_level(tracing::Level::WARN).with_writer(std::io::stderr);
+    let subscriber =
+        tracing_subscriber::fmt().with_max_level(tracing::Level::WARN).with_writer(std::io::stderr);
     // Somebody else's subscriber is as good.
     let _ = tracing::subscriber::set_global_default(subscriber.event_format(Line).finish());
 }
@@ -87,8 +89,14 @@ where
     S: tracing::Subscriber + for<'a> LookupSpan<'a>,
     N: for<'a> FormatFields<'a> + 'static,
 {
-    fn format_event(&self, ctx: &FmtContext<'_, S, N>, mut writer: Writer<'_>, event: &tracing::Event<'_>) -> std::fmt::Result {
-        let level = if *event.metadata().level() == tracing::Level::ERROR { "error" } else { "warning" };
+    fn format_event(
+        &self,
+        ctx: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &tracing::Event<'_>,
+    ) -> std::fmt::Result {
+        let level =
+            if *event.metadata().level() == tracing::Level::ERROR { "error" } else { "warning" };
         write!(writer, "shardstream: {level}: ")?;
         ctx.field_format().format_fields(writer.by_ref(), event)?;
         writeln!(writer)

@@ -5,7 +5,10 @@ use shardstream::prelude::*;
 use shardstream::testing::{assert_resumes, ragged_shards};
 
 /// A chain with everything in it that could forget something.
-fn chain(lane: &Lane, store: &Memory) -> impl Stream<Item = Result<Batch<(Vec<String>, Vec<u64>)>>> + Send + use<> {
+fn chain(
+    lane: &Lane,
+    store: &Memory,
+) -> impl Stream<Item = Result<Batch<(Vec<String>, Vec<u64>)>>> + Send + use<> {
     let shards = lane.shard_list().shuffle_shards().split_by_rank().split_by_worker();
     let samples = shards.open_twins(store.clone()).expand().group_by_keys();
     samples
