@@ -1,8 +1,8 @@
 //! Async streaming of training batches from tar shards.
 
 pub mod augment;
-pub mod checkpoint;
 pub mod broadcast;
+pub mod checkpoint;
 #[cfg(feature = "cli")]
 pub mod cli;
 pub mod decode;

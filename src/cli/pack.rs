@@ -11,7 +11,7 @@ use super::progress::{Progress, watch};
 use super::units::{self, plural};
 use crate::error::{Error, Result};
 use crate::pack::{
-    DurationBins, Existing, PackOptions, PackReport, Part, ShardLimit, merge, pack_with,
+    DurationBins, Existing, Input, PackOptions, PackReport, Part, ShardLimit, merge, pack_with,
 };
 
 /// Exit status if all went well but some of the input was left out.
@@ -25,8 +25,17 @@ const LEFT_OUT: u8 = 3;
 #[allow(clippy::struct_excessive_bools)]
 pub(crate) struct Pack {
     /// Folder with a sub-folder for each modality
-    #[arg(long, value_name = "DIR", required_unless_present = "merge")]
+    #[arg(long, value_name = "DIR", required_unless_present_any = ["merge", "input_list", "input_shards"])]
     input_dir: Option<PathBuf>,
+    /// List of samples: JSON lines or parquet, with paths by modality, `prompt` texts, `key`; may be repeated
+    #[arg(long, value_name = "FILE")]
+    input_list: Vec<PathBuf>,
+    /// Data set of shards to pack anew; joined by key with the other inputs; may be repeated
+    #[arg(long, value_name = "DIR")]
+    input_shards: Vec<PathBuf>,
+    /// Leave out the samples whose keys stand in this file, one a line
+    #[arg(long, value_name = "FILE")]
+    drop_list: Option<PathBuf>,
     /// Folder of the data set to make
     #[arg(long, value_name = "DIR")]
     output_dir: PathBuf,
@@ -100,7 +109,7 @@ pub(crate) struct Pack {
     #[arg(long, value_name = "I/N", value_parser = part)]
     part: Option<Part>,
     /// Put the parts together: check that all are there and write wdinfo.json
-    #[arg(long, conflicts_with_all = ["input_dir", "part", "dry_run", "existing"])]
+    #[arg(long, conflicts_with_all = ["input_dir", "input_list", "input_shards", "part", "dry_run", "existing"])]
     merge: bool,
     /// What wdinfo.json says as root, in place of the absolute path of the output folder
     #[arg(long, value_name = "PATH")]
@@ -123,6 +132,8 @@ Examples:
   shardstream pack --input-dir photos --output-dir shards --resume      after a crash: the same bytes as without
   for i in 0 1 2; do shardstream pack --input-dir photos --output-dir shards --part $i/3 & done; wait
   shardstream pack --output-dir shards --merge
+  shardstream pack --input-shards shards --output-dir small --shard-size 100 --drop-list bad-keys.txt
+  shardstream pack --input-shards shards --input-dir latents --modalities image,caption,latent --dataset-name photos --output-dir more
 
 Other than PiD's packer: samples are sorted and shuffled by --seed; --shard-size works without --max-shard-size-mb 0; --size-based-on counts all
 modalities; --limit takes the first keys in order; --num-workers and --metadata-workers go by the cores; extensions are known in any case, .webp, .bmp,
@@ -184,9 +195,12 @@ impl Pack {
     }
 
     fn options(&self) -> Result<PackOptions> {
-        let input =
-            self.input_dir.as_ref().ok_or_else(|| Error::config("--input-dir is missing"))?;
-        let mut options = PackOptions::new(input, &self.output_dir);
+        let mut options = PackOptions::new("", &self.output_dir);
+        let folders = self.input_dir.iter().cloned().map(Input::Folders);
+        let lists = self.input_list.iter().cloned().map(Input::List);
+        let shards = self.input_shards.iter().cloned().map(Input::Shards);
+        options.inputs = folders.chain(lists).chain(shards).collect();
+        options.drop_list.clone_from(&self.drop_list);
         let mib = |n: u64| {
             n.checked_mul(1 << 20)
                 .ok_or_else(|| Error::config(format!("{n} MiB are more than can be counted")))

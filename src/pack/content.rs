@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use bytes::Bytes;
 
@@ -14,7 +15,7 @@ pub(crate) enum Content {
     /// A whole file, of this size when it was listed.
     File { path: PathBuf, size: u64 },
     /// Some bytes of a file: a member of another tar.
-    Slice { path: PathBuf, offset: u64, size: u64 },
+    Slice { path: Arc<Path>, offset: u64, size: u64 },
 }
 
 impl Content {
@@ -67,13 +68,6 @@ impl Content {
                 Ok(Seekable::File(window))
             }
         }
-    }
-
-    /// The first bytes, at most `limit`.
-    pub(crate) fn read(&self, limit: u64) -> io::Result<Vec<u8>> {
-        let mut bytes = Vec::new();
-        self.open()?.take(self.size().min(limit)).read_to_end(&mut bytes)?;
-        Ok(bytes)
     }
 }
 

@@ -13,6 +13,11 @@ use crate::error::{Error, Result};
 pub enum Input {
     /// A folder with a sub-folder of files for each modality (`image/`, `caption/`); files with the same stem are one sample.
     Folders(PathBuf),
+    /// A list: a JSON object a line, or a parquet file. Fields named as modalities hold paths (relative to the list) or JSON objects;
+    /// `prompt`, `prompt_medium` and `prompt_short` make up a caption; `key` names the sample.
+    List(PathBuf),
+    /// A data set of shards, which is packed anew. Keys stay as they are.
+    Shards(PathBuf),
 }
 
 /// What to do with a data set that is in the output folder already.
@@ -66,6 +71,8 @@ pub struct PackOptions {
     pub seed: u64,
     /// At most so many samples: the first in order of their keys.
     pub limit_samples: Option<u64>,
+    /// A file of keys, one a line, that are left out.
+    pub drop_list: Option<PathBuf>,
     /// What every key begins with, before `__`. If `None`: the name of the input folder.
     pub dataset_name: Option<String>,
     /// Plan only; write nothing.
@@ -109,6 +116,7 @@ impl PackOptions {
             shuffle: true,
             seed: 0,
             limit_samples: None,
+            drop_list: None,
             dataset_name: None,
             dry_run: false,
             max_file_size: 1 << 30,
@@ -155,6 +163,9 @@ impl PackOptions {
 
     /// Refuses what can't work.
     pub(crate) fn check(&self) -> Result<()> {
+        if self.inputs.is_empty() {
+            return Err(Error::config("there is no input"));
+        }
         for (name, zero) in [
             ("num_workers", self.num_workers == 0),
             ("metadata_workers", self.metadata_workers == 0),

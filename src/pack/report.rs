@@ -23,6 +23,8 @@ pub enum Reason {
     Oversized,
     /// A file that can't be read, that changed, or whose width and height can't be found.
     Unreadable,
+    /// A key to be left out that is not in the input.
+    Unknown,
     /// A shard with a single sample, which PiD's loader can't read twice in a row. It is packed all the same.
     Singleton,
 }
@@ -39,6 +41,7 @@ impl Reason {
             Self::Name => "name",
             Self::Oversized => "oversized",
             Self::Unreadable => "unreadable",
+            Self::Unknown => "unknown",
             Self::Singleton => "singleton",
         }
     }
@@ -79,7 +82,7 @@ pub struct PackReport {
     pub buckets: BTreeMap<String, u64>,
     /// Samples left out because that was asked for: by a list, or by a limit.
     pub not_wanted: u64,
-    /// Sub-folders of the input that were not packed.
+    /// Sub-folders (or columns) of the input that were not packed.
     pub other_folders: Vec<String>,
     /// What was left out, and what else a person should know. Empty if all of the input is in the output.
     pub findings: Vec<Finding>,

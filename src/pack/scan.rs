@@ -1,27 +1,29 @@
-//! Folders of files -> samples: files with the same stem are joined.
+//! All inputs -> samples: what has the same key is joined.
 
-use std::ffi::OsStr;
+use std::collections::HashMap;
 use std::fs;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
-
-use bytes::Bytes;
+use std::path::Path;
+use std::sync::Arc;
 
 use super::content::Content;
+use super::folders;
 use super::layout;
+use super::list;
+use super::old_shards;
 use super::options::{Input, PackOptions};
 use super::report::{Finding, Reason};
 use crate::error::{Error, Result};
 use crate::sample::Key;
 
-/// Modalities that are packed without being named, as in PiD, with their extensions.
-const KNOWN: [(&str, &[&str]); 4] = [
-    ("video", &["mp4", "m4v", "mov", "webm", "mkv"]),
-    ("image", &["jpg", "jpeg", "png", "webp", "bmp", "gif", "tif", "tiff"]),
-    ("caption", &["json", "txt"]),
-    ("umt5", &["pkl", "pickle", "npy", "npz", "safetensors"]),
-];
+/// A file that was found, not yet joined with others of its sample.
+#[derive(Debug)]
+pub(crate) struct Raw {
+    pub(crate) key: Key,
+    pub(crate) modality: Arc<str>,
+    pub(crate) extension: Box<[u8]>,
+    pub(crate) content: Content,
+}
 
 /// One file of a sample.
 #[derive(Debug, Clone)]
@@ -54,28 +56,29 @@ pub(crate) struct Samples {
 /// Lists all inputs and joins them.
 pub(crate) fn scan(options: &PackOptions) -> Result<Samples> {
     let mut samples = Samples::default();
-    let mut found: Vec<(Key, String, Box<[u8]>, Content)> = Vec::new();
+    let mut found: Vec<Raw> = Vec::new();
     for input in &options.inputs {
         match input {
-            Input::Folders(folder) => folders(folder, options, &mut found, &mut samples)?,
+            Input::Folders(folder) => folders::list(folder, options, &mut found, &mut samples)?,
+            Input::List(file) => list::list(file, options, &mut found, &mut samples)?,
+            Input::Shards(folder) => old_shards::list(folder, options, &mut found, &mut samples)?,
         }
     }
-    let mut modalities: Vec<String> =
-        found.iter().map(|(_, modality, _, _)| modality.clone()).collect();
+    let mut modalities: Vec<String> = found.iter().map(|raw| raw.modality.to_string()).collect();
     modalities.sort();
     modalities.dedup();
     if modalities.is_empty() {
-        return Err(Error::config("the input has no file to pack"));
+        let first = samples.findings.first();
+        let why = first.map(|f| format!("; {}: {}", f.key, f.detail)).unwrap_or_default();
+        return Err(Error::config(format!("the input has no file to pack{why}")));
     }
-    if let Some(none) =
-        options.modalities.iter().find(|wanted| modalities.binary_search(wanted).is_err())
-    {
+    if let Some(none) = options.modalities.iter().find(|m| modalities.binary_search(m).is_err()) {
         return Err(Error::config(format!("the input has no file for modality {none}")));
     }
     let mut pieces: Vec<(Key, Piece)> = found
         .into_iter()
-        .map(|(key, modality, extension, content)| {
-            let modality = modalities.binary_search(&modality).unwrap_or_default();
+        .map(|Raw { key, modality, extension, content }| {
+            let modality = modalities.iter().position(|m| **m == *modality).unwrap_or_default();
             (key, Piece { modality, extension, content })
         })
         .collect();
@@ -83,17 +86,22 @@ pub(crate) fn scan(options: &PackOptions) -> Result<Samples> {
         (ka, a.modality, &a.extension).cmp(&(kb, b.modality, &b.extension))
     });
     samples.modalities = modalities;
-    join(pieces, options, &mut samples);
+    join(pieces, options, &mut samples)?;
     Ok(samples)
 }
 
 /// Puts sorted pieces with the same key together; leaves out and reports what makes no sample.
-fn join(pieces: Vec<(Key, Piece)>, options: &PackOptions, samples: &mut Samples) {
+fn join(pieces: Vec<(Key, Piece)>, options: &PackOptions, samples: &mut Samples) -> Result<()> {
+    let mut unwanted = unwanted(options)?;
     let mut pieces = pieces.into_iter().peekable();
     while let Some((key, first)) = pieces.next() {
         let mut entry = Entry { key, pieces: vec![first] };
         while let Some((_, piece)) = pieces.next_if(|(key, _)| *key == entry.key) {
             entry.pieces.push(piece);
+        }
+        if !unwanted.is_empty() && is_unwanted(&entry.key, &mut unwanted) {
+            samples.not_wanted += 1;
+            continue;
         }
         match refuse(&entry, &samples.modalities, options.max_file_size) {
             None => samples.entries.push(entry),
@@ -101,6 +109,13 @@ fn join(pieces: Vec<(Key, Piece)>, options: &PackOptions, samples: &mut Samples)
                 samples.findings.push(Finding::new(reason, entry.key.to_string(), detail))
             }
         }
+    }
+    for (key, _) in unwanted.into_iter().filter(|(_, met)| !met) {
+        samples.findings.push(Finding::new(
+            Reason::Unknown,
+            key,
+            "is to be left out, and is not in the input",
+        ));
     }
     // Keys that PiD's renaming makes equal: the first stays.
     let mut order: Vec<(Vec<u8>, usize)> = samples
@@ -133,6 +148,28 @@ fn join(pieces: Vec<(Key, Piece)>, options: &PackOptions, samples: &mut Samples)
         samples.not_wanted += (samples.entries.len() - keep) as u64;
         samples.entries.truncate(keep);
     }
+    Ok(())
+}
+
+/// The keys to leave out, each with whether it was met.
+fn unwanted(options: &PackOptions) -> Result<HashMap<String, bool>> {
+    let Some(path) = &options.drop_list else { return Ok(HashMap::new()) };
+    let text = fs::read_to_string(path).map_err(|e| failed(path, e))?;
+    let keys = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    Ok(keys.map(|key| (key.to_owned(), false)).collect())
+}
+
+/// Whether a key, or what of it follows the name of the data set, is to be left out.
+fn is_unwanted(key: &Key, unwanted: &mut HashMap<String, bool>) -> bool {
+    let Some(key) = key.as_str() else { return false };
+    let short = key.split_once("__").map_or(key, |(_, short)| short);
+    for name in [key, short] {
+        if let Some(met) = unwanted.get_mut(name) {
+            *met = true;
+            return true;
+        }
+    }
+    false
 }
 
 fn refuse(entry: &Entry, modalities: &[String], max_file_size: u64) -> Option<(Reason, String)> {
@@ -156,6 +193,9 @@ fn refuse(entry: &Entry, modalities: &[String], max_file_size: u64) -> Option<(R
                     ));
                 }
             }
+            // The shards that are packed anew may hold several for one key.
+            several
+                if several.iter().all(|piece| matches!(piece.content, Content::Slice { .. })) => {}
             several => {
                 let names: Vec<_> =
                     several.iter().map(|p| String::from_utf8_lossy(&p.extension)).collect();
@@ -172,102 +212,6 @@ fn refuse(entry: &Entry, modalities: &[String], max_file_size: u64) -> Option<(R
 /// The name of a member.
 pub(crate) fn member_name(key: &Key, piece: &Piece) -> Vec<u8> {
     [key.as_bytes(), b".", &piece.extension].concat()
-}
-
-/// Lists the sub-folders of one folder.
-fn folders(
-    folder: &Path,
-    options: &PackOptions,
-    found: &mut Vec<(Key, String, Box<[u8]>, Content)>,
-    samples: &mut Samples,
-) -> Result<()> {
-    let prefix = dataset_name(folder, options)?;
-    for name in subfolders(folder)? {
-        let wanted = if options.modalities.is_empty() {
-            KNOWN.iter().any(|(m, _)| *m == name)
-        } else {
-            options.modalities.contains(&name)
-        };
-        if !wanted {
-            samples.other_folders.push(name);
-            continue;
-        }
-        let extensions: Option<Vec<&str>> = match options.extensions.get(&name) {
-            Some(own) => Some(own.iter().map(String::as_str).collect()),
-            None => KNOWN.iter().find(|(m, _)| *m == name).map(|(_, usual)| usual.to_vec()),
-        };
-        for (file, path, size) in files(&folder.join(&name))? {
-            let Some((stem, extension)) = stem_and_extension(&file) else {
-                samples.findings.push(Finding::new(
-                    Reason::Extension,
-                    path.to_string_lossy(),
-                    "has no extension",
-                ));
-                continue;
-            };
-            let lower = String::from_utf8_lossy(extension).to_ascii_lowercase();
-            if extensions.as_ref().is_some_and(|known| !known.contains(&lower.as_str())) {
-                samples.findings.push(Finding::new(
-                    Reason::Extension,
-                    path.to_string_lossy(),
-                    format!("{lower} is no extension of {name}"),
-                ));
-                continue;
-            }
-            let key = Bytes::from([prefix.as_bytes(), b"__", stem].concat());
-            found.push((key.into(), name.clone(), extension.into(), Content::File { path, size }));
-        }
-    }
-    Ok(())
-}
-
-/// What the keys of a folder begin with: as told, or the folder's name with hyphens for what a key can't have.
-fn dataset_name(folder: &Path, options: &PackOptions) -> Result<String> {
-    if let Some(name) = &options.dataset_name {
-        return Ok(name.clone());
-    }
-    let absolute = fs::canonicalize(folder).map_err(|e| failed(folder, e))?;
-    let name = absolute
-        .file_name()
-        .map_or_else(|| "data".into(), OsStr::to_string_lossy)
-        .replace('.', "-");
-    layout::check_dataset_name(&name)?;
-    Ok(name)
-}
-
-fn subfolders(folder: &Path) -> Result<Vec<String>> {
-    let mut names = Vec::new();
-    for entry in fs::read_dir(folder).map_err(|e| failed(folder, e))? {
-        let entry = entry.map_err(|e| failed(folder, e))?;
-        let name = entry.file_name().to_string_lossy().into_owned();
-        if !name.starts_with('.') && entry.path().is_dir() {
-            names.push(name);
-        }
-    }
-    names.sort();
-    Ok(names)
-}
-
-/// Name, path and size of each regular file; hidden ones are passed over.
-fn files(folder: &Path) -> Result<Vec<(Vec<u8>, PathBuf, u64)>> {
-    let mut files = Vec::new();
-    for entry in fs::read_dir(folder).map_err(|e| failed(folder, e))? {
-        let entry = entry.map_err(|e| failed(folder, e))?;
-        let name = entry.file_name().as_bytes().to_vec();
-        let path = entry.path();
-        // Follows links.
-        let found = fs::metadata(&path).map_err(|e| failed(&path, e))?;
-        if found.is_file() && !name.starts_with(b".") {
-            files.push((name, path, found.len()));
-        }
-    }
-    Ok(files)
-}
-
-/// Splits a file name at its last dot.
-fn stem_and_extension(name: &[u8]) -> Option<(&[u8], &[u8])> {
-    let dot = name.iter().rposition(|&b| b == b'.')?;
-    (dot > 0 && dot + 1 < name.len()).then(|| (&name[..dot], &name[dot + 1..]))
 }
 
 pub(crate) fn failed(path: &Path, error: io::Error) -> Error {

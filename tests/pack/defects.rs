@@ -240,3 +240,30 @@ async fn wide_pictures_have_a_folder_that_is_read() {
     );
     assert_eq!(manifest.total_samples(), Some(17));
 }
+
+/// Every video was declared 1280x720 and 11 seconds long.
+#[tokio::test]
+async fn every_video_is_the_same() {
+    let folder = tempdir().unwrap();
+    let (input, output) = (folder.path().join("in"), folder.path().join("out"));
+    let videos = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/videos");
+    for name in ["plain.mp4", "tall.mov", "square.webm", "pieces.mp4"] {
+        let stem = name.split('.').next().unwrap();
+        write(&input, &[(&format!("caption/{stem}.json"), b"{}")]);
+        write(&input, &[(&format!("video/{name}"), &fs::read(videos.join(name)).unwrap())]);
+    }
+    let mut options = flat(&input, &output);
+    options.classify_aspect_ratio = true;
+    options.allow_singletons = true;
+    let report = pack(options).await.unwrap();
+    let buckets: Vec<_> = report.buckets.keys().map(String::as_str).collect();
+    let want = [
+        "aspect_ratio_16_9/duration_0_5",
+        "aspect_ratio_1_1/duration_0_5",
+        "aspect_ratio_9_16/duration_5_10",
+    ];
+    assert_eq!(buckets, want);
+    let [finding] = report.findings.as_slice() else { panic!("{:?}", report.findings) };
+    assert_eq!((finding.reason, finding.key.as_str()), (Reason::Unreadable, "ds__pieces"));
+    assert_eq!(verified(&output).await.samples, 3);
+}

@@ -5,5 +5,6 @@
 mod crash;
 mod defects;
 mod faults;
+mod inputs;
 mod round_trip;
 mod support;

@@ -1,0 +1,77 @@
+//! Shards that exist, packed anew: in other sizes, orders or folders, with more modalities, or without some samples.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::content::Content;
+use super::leaves;
+use super::options::PackOptions;
+use super::report::{Finding, Reason};
+use super::scan::{Raw, Samples};
+use super::walk::walk;
+use crate::error::Result;
+use crate::sample::key::{is_data, pid_stem, split};
+
+/// Lists the members of all shards at or below a folder. What follows a broken place in a tar is reported.
+pub(crate) fn list(
+    folder: &Path,
+    options: &PackOptions,
+    found: &mut Vec<Raw>,
+    samples: &mut Samples,
+) -> Result<()> {
+    for leaf in leaves::find(folder)? {
+        if let Some(Err(error)) = leaf.manifest {
+            return Err(error);
+        }
+        let modalities = leaf.modalities();
+        // With twins a key goes up to the last dot, as in PiD; a tar that holds all fields of a sample has them behind the first.
+        let twins = modalities.len() > 1;
+        for modality in &modalities {
+            if !options.modalities.is_empty() && !options.modalities.contains(modality) {
+                samples.other_folders.push(modality.clone());
+                continue;
+            }
+            let name: Arc<str> = modality.as_str().into();
+            for shard in leaf.shards() {
+                let path = leaf.twin(modality, &shard);
+                let mut strange = Vec::new();
+                let walked = walk(&path, false, |member| {
+                    let key = if twins {
+                        pid_stem(&member.name)
+                    } else {
+                        split(&member.name).map(|(key, _)| key)
+                    };
+                    let Some(key) = key.filter(|_| is_data(&member.name)) else {
+                        strange.push(String::from_utf8_lossy(&member.name).into_owned());
+                        return Ok(());
+                    };
+                    found.push(Raw {
+                        key: Bytes::copy_from_slice(key).into(),
+                        modality: Arc::clone(&name),
+                        extension: member.name[key.len() + 1..].into(),
+                        content: Content::Slice {
+                            path: Arc::from(path.as_path()),
+                            offset: member.data_offset,
+                            size: member.data.len() as u64,
+                        },
+                    });
+                    Ok(())
+                });
+                samples.findings.extend(strange.into_iter().map(|member| {
+                    Finding::new(Reason::Name, member, format!("has no key, in {}", path.display()))
+                }));
+                if let Err(error) = walked {
+                    let name = leaf.shard_name(&shard);
+                    samples.findings.push(Finding::new(
+                        Reason::Unreadable,
+                        name,
+                        error.to_string(),
+                    ));
+                }
+            }
+        }
+    }
+    Ok(())
+}
