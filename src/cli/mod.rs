@@ -2,6 +2,7 @@
 
 mod cat;
 mod data;
+mod index;
 mod output;
 mod pack;
 mod plan;
@@ -29,6 +30,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Cat(Box<cat::Args>),
+    Index(index::Index),
     Pack(Box<pack::Pack>),
     Plan(Box<plan::PlanArgs>),
     Verify(verify::Verify),
@@ -48,6 +50,7 @@ pub fn main() -> ExitCode {
 fn run(cli: Cli) -> Result<ExitCode> {
     match cli.command {
         Command::Cat(args) => block_on(cat::run(*args)),
+        Command::Index(index) => index.run(),
         Command::Pack(pack) => pack.run(),
         Command::Verify(verify) => verify.run(),
         Command::Plan(args) => plan::run(&args),

@@ -67,6 +67,7 @@ impl KeyIndex {
     /// ```
     /// use shardstream::shard::KeyIndex;
     /// assert_eq!(KeyIndex::path_of("index/", "part_0/000001.tar"), "index/part_0/000001.parquet");
+    /// assert_eq!(KeyIndex::path_of("index", "/data/000001.tar"), "index/data/000001.parquet");
     /// assert_eq!(KeyIndex::path_of("", "000001.tar.gz"), "000001.parquet");
     /// ```
     #[must_use]
@@ -74,7 +75,7 @@ impl KeyIndex {
         let stem = split(shard.as_bytes()).map_or(shard, |(stem, _)| &shard[..stem.len()]);
         match folder.trim_end_matches('/') {
             "" => format!("{stem}.parquet"),
-            folder => format!("{folder}/{stem}.parquet"),
+            folder => format!("{folder}/{}.parquet", stem.trim_start_matches('/')),
         }
     }
 

@@ -15,6 +15,7 @@ mod path_list;
 mod pid_order;
 mod plan;
 mod sampler;
+mod sample_index;
 mod share;
 pub mod wdinfo;
 mod wdinfo_leaf;
@@ -30,6 +31,7 @@ pub use manifest::{Manifest, Source};
 pub use pid_order::{LegacySkip, LegacyStart};
 pub use plan::{Plan, PlanParams, Planned, Share};
 pub use sampler::DistributedSampler;
+pub use sample_index::{IndexedTwin, Places, SampleIndex};
 
 use std::sync::Arc;
 

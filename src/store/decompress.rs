@@ -55,6 +55,12 @@ impl Compression {
     }
 }
 
+impl std::fmt::Display for Compression {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.word())
+    }
+}
+
 /// The contents of a shard: decompressed if its first bytes say that it is compressed, else the very chunks that come in.
 ///
 /// Decompresses while it is polled, chunk by chunk: whatever the contents blow up to, a few hundred KiB are held (and the decoder's

@@ -48,6 +48,14 @@ pub struct Member {
     pub data_offset: u64,
 }
 
+impl Member {
+    /// One past the padding of the contents, where the next header begins.
+    #[must_use]
+    pub fn end(&self) -> u64 {
+        self.data_offset.saturating_add(header::padded(self.data.len() as u64))
+    }
+}
+
 /// What a parser has to say next.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {

@@ -103,6 +103,13 @@ impl Parser {
         self.input.offset()
     }
 
+    /// Whether global PAX headers so far name members, give their sizes, or say that they have holes: then the bytes of a member alone
+    /// don't tell what it is.
+    #[must_use]
+    pub fn has_global_names(&self) -> bool {
+        self.global.name().is_some() || self.global.size.is_some() || self.global.sparse.is_some()
+    }
+
     /// To be called after an error: `next` looks for the next good header and goes on there; it returns the end if there is none.
     ///
     /// The member found first may lack the extended header that named it, so it is left out with a [`Step::Warning`] unless it has
