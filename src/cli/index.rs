@@ -6,12 +6,13 @@ use std::sync::Arc;
 use clap::Args;
 use futures::StreamExt;
 
+use super::data::Data;
 use super::progress::Progress;
 use super::{complain, output, units};
 use crate::error::{Error, Result};
-use crate::shard::{DataSet, IndexedTwin, KeyIndex, Leaf, Manifest, Places, SampleIndex};
+use crate::shard::{IndexedTwin, KeyIndex, Leaf, Places, SampleIndex};
 use crate::store::decompress::Compression;
-use crate::store::{ByteRange, Store, StoreOptions, Stores, redact};
+use crate::store::{ByteRange, Store, redact};
 use crate::tar::{Parser, Step};
 
 /// Writes an index of samples for each shard: key, and offset and size in each twin.
@@ -20,15 +21,8 @@ use crate::tar::{Parser, Step};
 /// to tars of one size and time of change; written anew it replaces the old one.
 #[derive(Debug, Args)]
 pub(crate) struct Index {
-    /// Tars, folders, patterns, URLs or data sets (wdinfo.json)
-    #[arg(required = true)]
-    shards: Vec<String>,
-    /// Folder of the modalities
-    #[arg(long, value_name = "DIR")]
-    root: Option<String>,
-    /// Modalities, if not those of wdinfo.json
-    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
-    modalities: Vec<String>,
+    #[command(flatten)]
+    data: Data,
     /// Folder to write to [default: `index` below the root]
     #[arg(long, value_name = "DIR")]
     output: Option<String>,
@@ -38,24 +32,12 @@ pub(crate) struct Index {
 }
 
 impl Index {
-    pub(crate) fn run(self) -> Result<ExitCode> {
-        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-        let runtime = runtime
-            .map_err(|error| Error::task("the runtime can't be started").with_source(error))?;
-        runtime.block_on(self.index_all())
-    }
-
-    async fn index_all(self) -> Result<ExitCode> {
-        let stores = Stores::new(StoreOptions::default())?;
-        let mut data = DataSet::at_all(self.shards).modalities(self.modalities);
-        if let Some(root) = self.root {
-            data = data.root(root);
-        }
-        let manifest: Manifest = data.load(&stores).await?;
+    pub(crate) async fn run(self) -> Result<ExitCode> {
+        let (stores, manifest) = self.data.load().await?;
         let mut progress = Progress::new(self.quiet, None);
         let (mut bytes, mut samples, mut failed) = (0, 0, 0);
         for number in 0..manifest.len() {
-            progress.update("indexing", number, manifest.len(), bytes);
+            progress.update("indexing", "shard", number, manifest.len(), bytes);
             let (leaf, path) = (Arc::clone(manifest.leaf(number)), manifest.path(number));
             match index_shard(&stores, &leaf, &path, self.output.as_deref()).await {
                 Ok(index) => {

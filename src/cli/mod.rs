@@ -50,7 +50,7 @@ pub fn main() -> ExitCode {
 fn run(cli: Cli) -> Result<ExitCode> {
     match cli.command {
         Command::Cat(args) => block_on(cat::run(*args)),
-        Command::Index(index) => index.run(),
+        Command::Index(index) => block_on(index.run()),
         Command::Pack(pack) => pack.run(),
         Command::Verify(verify) => verify.run(),
         Command::Plan(args) => plan::run(&args),
