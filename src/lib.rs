@@ -1,5 +1,7 @@
 //! Async streaming of training batches from tar shards.
 
+#[cfg(any(feature = "ndarray", feature = "candle", feature = "burn"))]
+pub mod adapters;
 pub mod augment;
 pub mod broadcast;
 pub mod checkpoint;

@@ -41,7 +41,7 @@ pub use colour::{ColourJitter, RandomGrey};
 pub use crop::{CenterCrop, RandomCrop, RandomResizedCrop};
 pub use fields::{Keep, Rename, StripExtensions};
 pub use flip::RandomFlip;
-pub use normalize::{Normalize, normalize};
+pub use normalize::{Normalize, normalize, normalize_batch};
 pub use pad::{Fill, PadTo};
 pub use resize::{Filter, ResizeExact, ResizeLongest, ResizeShortest};
 

@@ -26,8 +26,7 @@ pub fn normalize(image: &Image, mean: &[f32], std: &[f32]) -> Result<Tensor> {
     match &image.data {
         Data::U8(values) => {
             for (channel, (plane, (mean, std))) in planes {
-                // 256 values are computed once, with the same operations in the same order as torchvision.
-                let table: [f32; 256] = std::array::from_fn(|v| (v as f32 / 255.0 - mean) / std);
+                let table = table(*mean, *std);
                 for (out, value) in plane.iter_mut().zip(values[channel..].iter().step_by(channels))
                 {
                     *out = table[usize::from(*value)];
@@ -45,6 +44,34 @@ pub fn normalize(image: &Image, mean: &[f32], std: &[f32]) -> Result<Tensor> {
         _ => return Err(no_picture(image)),
     }
     Ok(Tensor { shape: image.shape().to_vec(), data: Data::F32(out) })
+}
+
+/// [`normalize`] for a whole batch of 8-bit pictures `[B, C, H, W]`, so that samples wait as bytes and only batches are `f32`.
+///
+/// # Errors
+/// If the tensor is no such batch, or there is not one mean and one standard deviation for each channel.
+pub fn normalize_batch(batch: &Tensor, mean: &[f32], std: &[f32]) -> Result<Tensor> {
+    let (&[_, channels, height, width], Data::U8(values)) = (&batch.shape[..], &batch.data) else {
+        return Err(Error::augment(format!("{} is no batch of 8-bit pictures", batch.describe())));
+    };
+    if mean.len() != channels || std.len() != channels || std.contains(&0.0) {
+        return Err(Error::augment(format!(
+            "{} needs {channels} means and {channels} standard deviations that are not 0",
+            batch.describe()
+        )));
+    }
+    let tables: Vec<[f32; 256]> =
+        mean.iter().zip(std).map(|(mean, std)| table(*mean, *std)).collect();
+    let mut out = Vec::with_capacity(values.len());
+    for (plane, table) in values.chunks_exact((height * width).max(1)).zip(tables.iter().cycle()) {
+        out.extend(plane.iter().map(|value| table[usize::from(*value)]));
+    }
+    Ok(Tensor { shape: batch.shape.clone(), data: Data::F32(out) })
+}
+
+/// All 256 results, by the same operations in the same order as torchvision.
+fn table(mean: f32, std: f32) -> [f32; 256] {
+    std::array::from_fn(|v| (v as f32 / 255.0 - mean) / std)
 }
 
 /// Makes every picture an `f32` tensor; see [`normalize`]. Put it last.

@@ -113,6 +113,6 @@ impl Collate for Image {
     }
 }
 
-fn none() -> Error {
+pub(super) fn none() -> Error {
     Error::batch("no samples to make a batch of")
 }

@@ -2,6 +2,7 @@
 
 pub mod batch;
 mod columns;
+mod place;
 pub mod fields;
 pub mod key;
 pub mod tensor;
@@ -12,7 +13,8 @@ use std::sync::Arc;
 pub use batch::{Batch, Collate, Column, Columns, Heads};
 pub use fields::{Fields, Name};
 pub use key::Key;
-pub use tensor::{Data, Tensor};
+pub use place::{Buffers, Loose, Placed, batch_into};
+pub use tensor::{Data, Element, Tensor};
 pub use value::{Image, Value};
 
 use crate::error::Error;

@@ -93,6 +93,17 @@ impl Data {
         }
     }
 
+    /// Bytes of one element.
+    #[must_use]
+    pub const fn item_size(&self) -> usize {
+        match self {
+            Self::Bool(_) | Self::U8(_) | Self::I8(_) => 1,
+            Self::U16(_) | Self::I16(_) | Self::F16(_) | Self::BF16(_) => 2,
+            Self::U32(_) | Self::I32(_) | Self::F32(_) => 4,
+            Self::U64(_) | Self::I64(_) | Self::F64(_) => 8,
+        }
+    }
+
     /// Appends the elements of another array of the same type; false if the types differ.
     pub fn append(&mut self, other: &Self) -> bool {
         macro_rules! arms {
@@ -119,6 +130,65 @@ impl Data {
         }
         arms!(Bool U8 I8 U16 I16 U32 I32 U64 I64 F16 BF16 F32 F64)
     }
+}
+
+/// A type that the elements of a [`Tensor`] can have.
+///
+/// ```
+/// use shardstream::sample::{Data, Element};
+/// assert_eq!(f32::into_vec(Data::F32(vec![1.0, 2.0])), Some(vec![1.0, 2.0]));
+/// assert_eq!(f32::into_vec(Data::U8(vec![1, 2])), None);
+/// ```
+pub trait Element: Copy + Default + Send + Sync + 'static + sealed::Sealed {
+    /// Wraps elements.
+    fn into_data(elements: Vec<Self>) -> Data;
+
+    /// The elements, if they are of this type. Nothing is copied.
+    fn into_vec(data: Data) -> Option<Vec<Self>>;
+
+    /// The elements, if they are of this type.
+    fn as_slice(data: &Data) -> Option<&[Self]>;
+}
+
+mod sealed {
+    /// The set of types is fixed.
+    pub trait Sealed {}
+}
+
+macro_rules! element {
+    ($($t:ty => $variant:ident,)*) => {$(
+        impl sealed::Sealed for $t {}
+
+        impl Element for $t {
+            fn into_data(elements: Vec<Self>) -> Data {
+                Data::$variant(elements)
+            }
+
+            fn into_vec(data: Data) -> Option<Vec<Self>> {
+                if let Data::$variant(elements) = data { Some(elements) } else { None }
+            }
+
+            fn as_slice(data: &Data) -> Option<&[Self]> {
+                if let Data::$variant(elements) = data { Some(elements) } else { None }
+            }
+        }
+    )*};
+}
+
+element! {
+    bool => Bool,
+    u8 => U8,
+    i8 => I8,
+    u16 => U16,
+    i16 => I16,
+    u32 => U32,
+    i32 => I32,
+    u64 => U64,
+    i64 => I64,
+    half::f16 => F16,
+    half::bf16 => BF16,
+    f32 => F32,
+    f64 => F64,
 }
 
 /// A contiguous typed array in C order.

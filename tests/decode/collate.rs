@@ -2,7 +2,9 @@
 
 use serde_json::json;
 use shardstream::Result;
-use shardstream::sample::{Collate, Column, Columns, Data, Fields, Image, Tensor, Value};
+use shardstream::sample::{
+    Collate, Column, Columns, Data, Fields, Image, Placed, Tensor, Value, batch_into,
+};
 
 fn image(width: u32, height: u32, first: u8) -> Value {
     let values = (0..width * height * 3).map(|v| first.wrapping_add(v as u8)).collect();
@@ -93,4 +95,55 @@ fn another_schema_is_refused_by_name() {
     );
     let tensor = Value::Tensor(Tensor::new(vec![1], Data::F32(vec![0.0])).unwrap());
     assert_eq!(change("npy", Some(tensor)), "batch: field npy: shape [1] in a batch of [2]");
+}
+
+#[test]
+fn straight_into_the_callers_memory() {
+    let bodies = || vec![sample(1), sample(2), sample(3)];
+    let columns = collate(bodies()).unwrap();
+    let mut buffers = Fields::new();
+    for (name, length) in [("jpg", 18), ("cls", 1000), ("npy", 24)] {
+        buffers.insert(name, vec![0xAAu8; length]);
+    }
+    let placed = batch_into(bodies(), &mut buffers).unwrap();
+    for (name, column) in columns.iter() {
+        match (column, placed.get(name).unwrap()) {
+            (Column::Tensor(tensor), Placed::Tensor { dtype, shape }) => {
+                assert_eq!((tensor.data.dtype(), &tensor.shape), (*dtype, shape), "{name}");
+                let bytes = tensor.data.as_bytes();
+                let buffer = buffers.get(name).unwrap();
+                assert_eq!(buffer[..bytes.len()], *bytes, "{name}");
+                assert!(
+                    buffer[bytes.len()..].iter().all(|b| *b == 0xAA),
+                    "{name}: written beyond the batch"
+                );
+            }
+            (Column::Text(a), Placed::Text(b)) => assert_eq!(a, b),
+            (Column::Values(a), Placed::Values(b)) => assert_eq!(a, b),
+            other => panic!("{name}: {other:?}"),
+        }
+    }
+    buffers.insert("npy", vec![0; 23]);
+    assert_eq!(
+        batch_into(bodies(), &mut buffers).unwrap_err().to_string(),
+        "batch: field npy: a buffer of 23 bytes, and the batch (f4 [3, 2]) has 24"
+    );
+    buffers.remove("jpg");
+    assert_eq!(
+        batch_into(bodies(), &mut buffers).unwrap_err().to_string(),
+        "batch: field jpg: no buffer for this field"
+    );
+}
+
+#[test]
+fn sixteen_bits_and_one_channel_have_planes_too() {
+    let wide = Image::new(2, 1, 4, Data::U16(vec![1, 2, 3, 4, 501, 502, 503, 504])).unwrap();
+    let planes = vec![1u16, 501, 2, 502, 3, 503, 4, 504];
+    assert_eq!(wide.to_tensor(), Tensor::new(vec![4, 1, 2], Data::U16(planes.clone())).unwrap());
+    let grey = Image::new(2, 2, 1, Data::U8(vec![1, 2, 3, 4])).unwrap();
+    assert_eq!(grey.to_tensor().data, Data::U8(vec![1, 2, 3, 4]));
+    let mut buffers = Fields::from_iter([("x".into(), vec![0; 16])]);
+    batch_into(vec![Fields::from_iter([("x".into(), Value::Image(wide))])], &mut buffers).unwrap();
+    let bytes: Vec<u8> = planes.iter().flat_map(|v| v.to_ne_bytes()).collect();
+    assert_eq!(buffers.get("x"), Some(&bytes));
 }

@@ -6,8 +6,10 @@ use serde::Deserialize;
 use serde_json::Value as Json;
 use shardstream::augment::pad::Margins;
 use shardstream::augment::resize::Region;
-use shardstream::augment::{Fill, Filter, colour, crop, flip, normalize, pad, resize};
-use shardstream::sample::{Data, Image};
+use shardstream::augment::{
+    Fill, Filter, colour, crop, flip, normalize, normalize_batch, pad, resize,
+};
+use shardstream::sample::{Collate, Data, Image, Tensor};
 
 use crate::support::{data, pattern, picture};
 
@@ -183,6 +185,16 @@ fn numbers_are_those_of_torch() {
         [1.0 / 255.0, (1.0f32 / 255.0 - 0.5) / 0.5, (20.0f32 / 255.0 - 0.25) / 2.0]
     );
     assert!(normalize(&pattern(1, 1), &[0.5], &[0.5]).is_err());
+}
+
+#[test]
+fn a_batch_of_bytes_becomes_what_its_pictures_would() {
+    let (mean, std) = ([0.485, 0.456, 0.406], [0.229, 0.224, 0.225]);
+    let images = [pattern(5, 4), flip::vertical(&pattern(5, 4)).unwrap()];
+    let one_by_one = images.iter().map(|image| normalize(image, &mean, &std).unwrap()).collect();
+    let at_once = normalize_batch(&Image::collate(images.to_vec()).unwrap(), &mean, &std).unwrap();
+    assert_eq!(at_once, Tensor::collate(one_by_one).unwrap());
+    assert!(normalize_batch(&at_once, &mean, &std).is_err(), "no bytes");
 }
 
 #[test]
