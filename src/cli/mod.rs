@@ -3,10 +3,13 @@
 mod cat;
 mod data;
 mod index;
+mod info;
 mod output;
 mod pack;
 mod plan;
+mod preview;
 mod progress;
+mod shell;
 mod units;
 mod verify;
 
@@ -34,6 +37,10 @@ enum Command {
     Pack(Box<pack::Pack>),
     Plan(Box<plan::PlanArgs>),
     Verify(verify::Verify),
+    Info(Box<info::Info>),
+    Preview(Box<preview::Preview>),
+    Completions(shell::Completions),
+    Man(shell::Man),
 }
 
 /// Runs the command line of this process.
@@ -53,6 +60,10 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Command::Index(index) => block_on(index.run()),
         Command::Pack(pack) => pack.run(),
         Command::Verify(verify) => verify.run(),
+        Command::Info(info) => block_on(info::run(*info)),
+        Command::Preview(preview) => block_on(preview::run(*preview)),
+        Command::Completions(completions) => completions.run::<Cli>(),
+        Command::Man(man) => man.run::<Cli>(),
         Command::Plan(args) => plan::run(&args),
     }
 }

@@ -82,6 +82,12 @@ pub async fn pack_with(options: PackOptions, control: Arc<PackControl>) -> Resul
     blocking(control, move |control| run::run(&options, control)).await
 }
 
+/// Width and height of an encoded picture as stored, from its header. `None` if it is no picture that is known, or a broken one.
+#[must_use]
+pub fn picture_dimensions(bytes: &bytes::Bytes) -> Option<Dimensions> {
+    dimensions::of_picture(&content::Content::Bytes(bytes.clone()), false).ok()
+}
+
 /// Runs work that blocks away from the runtime's threads; it is told to stop when the future is dropped.
 async fn blocking<T: Send + 'static>(
     control: Arc<PackControl>,
