@@ -14,8 +14,8 @@ mod mt19937;
 mod path_list;
 mod pid_order;
 mod plan;
-mod sampler;
 mod sample_index;
+mod sampler;
 mod share;
 pub mod wdinfo;
 mod wdinfo_leaf;
@@ -30,8 +30,8 @@ pub use leaf::Leaf;
 pub use manifest::{Manifest, Source};
 pub use pid_order::{LegacySkip, LegacyStart};
 pub use plan::{Plan, PlanParams, Planned, Share};
-pub use sampler::DistributedSampler;
 pub use sample_index::{IndexedTwin, Places, SampleIndex};
+pub use sampler::DistributedSampler;
 
 use std::sync::Arc;
 

@@ -6,5 +6,6 @@ mod crash;
 mod defects;
 mod faults;
 mod inputs;
+mod look;
 mod round_trip;
 mod support;
