@@ -12,14 +12,12 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use tokio::time::{Instant, sleep};
 
-use super::Broadcast;
+use super::{Broadcast, DEADLINE, failed, in_words};
 use crate::error::{Error, Result};
 use crate::random::{Rng, hash};
 use crate::store::{Store, read_all};
 use crate::topology::Rank;
 
-/// How long ranks wait for each other unless told otherwise.
-const DEADLINE: Duration = Duration::from_secs(600);
 /// The first wait between two looks, and the longest.
 const WAITS: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(500));
 /// The largest verdict and the largest value that are read.
@@ -229,24 +227,12 @@ impl At<'_> {
 
     /// Who has not come, in words; empty if all have.
     fn missing(&self, here: &BTreeMap<u32, Vec<String>>) -> String {
-        let missing: Vec<u32> =
-            (0..self.of.rank.world_size()).filter(|rank| !here.contains_key(rank)).collect();
-        let named: Vec<String> = missing.iter().take(16).map(ToString::to_string).collect();
-        let more = if missing.len() > named.len() {
-            format!(" and {} more", missing.len() - named.len())
-        } else {
-            String::new()
-        };
-        match missing.as_slice() {
-            [] => String::new(),
-            [one] => format!("rank {one} of {}", self.of.rank.world_size()),
-            _ => format!("ranks {}{more} of {}", named.join(", "), self.of.rank.world_size()),
-        }
+        in_words(self.of.rank, |rank| here.contains_key(&rank))
     }
 
     /// The same error on every rank.
     fn failed(&self, why: &str) -> Error {
-        Error::task(format!("shared by rank 0: {why}")).in_shard(self.folder.clone())
+        failed(why).in_shard(self.folder.clone())
     }
 
     /// Longer from turn to turn, longer for more ranks, and not the same for two of them.

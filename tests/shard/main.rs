@@ -8,4 +8,5 @@ mod epoch_order;
 mod files;
 mod manifest;
 mod plan;
+mod processes;
 mod topology;
