@@ -1,6 +1,8 @@
 //! Where bytes come from: [`Store`], implemented for files, memory and object stores.
 
 mod budget;
+pub mod cache;
+mod cache_file;
 pub mod decompress;
 mod fit;
 #[cfg(feature = "http")]
@@ -34,6 +36,7 @@ use futures::Stream;
 use futures::future::BoxFuture;
 
 pub use budget::{Budget, Limit, Reservation};
+pub use cache::{Cache, CacheOptions};
 #[cfg(feature = "http")]
 pub use http::Http;
 pub use local::Local;

@@ -228,9 +228,14 @@ impl<T: Transport> Part<T> {
     }
 
     fn outcome(&self, ranged: bool) -> Outcome {
+        let size = self.known.as_ref().and_then(|known| known.size);
         match self.until {
             Until::Byte(end) if self.at < end => Outcome::More,
-            Until::End(last) if ranged && last.is_none_or(|last| self.at < last) => Outcome::More,
+            Until::End(last)
+                if ranged && self.at < last.unwrap_or(u64::MAX).min(size.unwrap_or(u64::MAX)) =>
+            {
+                Outcome::More
+            }
             _ => Outcome::Whole,
         }
     }

@@ -11,12 +11,12 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt};
 
-use super::location::Location;
 #[cfg(any(feature = "s3", feature = "gcs", feature = "azure"))]
-use super::{Bucket, Provider};
-use super::{ByteRange, ByteStream, Local, Memory, Meta, RemoteOptions, Store};
+use super::Provider;
+use super::location::Location;
+use super::{ByteRange, ByteStream, CacheOptions, Local, Memory, Meta, RemoteOptions, Store};
 #[cfg(feature = "http")]
-use super::{Http, Remote};
+use super::{Cache, Http, Remote, cache::Disk};
 #[cfg(not(feature = "s3"))]
 use crate::error::Error;
 use crate::error::Result;
@@ -27,6 +27,8 @@ use crate::error::Result;
 pub struct StoreOptions {
     /// What lies behind a network.
     pub remote: RemoteOptions,
+    /// Keep remote objects on a local disk.
+    pub cache: Option<CacheOptions>,
     /// Settings of buckets by the names that `object_store` knows (`aws_region`, `aws_endpoint`, `aws_request_payer`,
     /// `google_service_account`, `azure_storage_account_name` ...). They come after the environment (`AWS_REGION` ...) and, for S3, the
     /// profile that `AWS_PROFILE` names.
@@ -51,28 +53,38 @@ pub struct StoreOptions {
 pub struct Stores {
     memory: Memory,
     #[cfg(feature = "http")]
-    http: Remote<Http>,
+    http: Arc<dyn Store>,
     #[cfg(any(feature = "s3", feature = "gcs", feature = "azure"))]
     buckets: Arc<Buckets>,
+}
+
+/// Puts the cache in front of a remote store, if there is one.
+#[cfg(feature = "http")]
+fn cached(store: impl Store, disk: Option<&Arc<Disk>>) -> Arc<dyn Store> {
+    match disk {
+        Some(disk) => Arc::new(Cache::on(store, Arc::clone(disk))),
+        None => Arc::new(store),
+    }
 }
 
 /// The buckets that were asked for so far, by scheme and name.
 #[cfg(any(feature = "s3", feature = "gcs", feature = "azure"))]
 struct Buckets {
     options: StoreOptions,
-    known: Mutex<HashMap<String, Remote<Bucket>>>,
+    disk: Option<Arc<Disk>>,
+    known: Mutex<HashMap<String, Arc<dyn Store>>>,
 }
 
 #[cfg(any(feature = "s3", feature = "gcs", feature = "azure"))]
 impl Buckets {
-    fn find(&self, provider: Provider, name: &str) -> Result<Remote<Bucket>> {
+    fn find(&self, provider: Provider, name: &str) -> Result<Arc<dyn Store>> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(store) = known.get(name) {
-            return Ok(store.clone());
+            return Ok(Arc::clone(store));
         }
         let bucket = super::provider::connect(provider, name, &self.options.settings)?;
-        let store = Remote::new(bucket, self.options.remote.clone())?;
-        known.insert(name.to_owned(), store.clone());
+        let store = cached(Remote::new(bucket, self.options.remote.clone())?, self.disk.as_ref());
+        known.insert(name.to_owned(), Arc::clone(&store));
         Ok(store)
     }
 }
@@ -98,12 +110,16 @@ impl Stores {
     /// # Errors
     /// If the options can't work.
     pub fn new(options: StoreOptions) -> Result<Self> {
+        #[cfg(feature = "http")]
+        let disk = options.cache.clone().map(Disk::new).transpose()?.map(Arc::new);
+        #[cfg(not(feature = "http"))]
+        let _ = options;
         Ok(Self {
             memory: Memory::new(),
             #[cfg(feature = "http")]
-            http: Remote::new(Http::new()?, options.remote.clone())?,
+            http: cached(Remote::new(Http::new()?, options.remote.clone())?, disk.as_ref()),
             #[cfg(any(feature = "s3", feature = "gcs", feature = "azure"))]
-            buckets: Arc::new(Buckets { options, known: Mutex::default() }),
+            buckets: Arc::new(Buckets { options, disk, known: Mutex::default() }),
         })
     }
 
@@ -119,14 +135,14 @@ impl Stores {
             Location::File(path) => Ok(to(Arc::new(Local), &path, "")),
             Location::Memory(path) => Ok(to(Arc::new(self.memory.clone()), path, "memory://")),
             #[cfg(feature = "http")]
-            Location::Http(url) => Ok(to(Arc::new(self.http.clone()), url, "")),
+            Location::Http(url) => Ok(to(Arc::clone(&self.http), url, "")),
             #[cfg(not(feature = "http"))]
             Location::Http(_) => {
                 Err(Error::config("built without the feature http").in_shard(super::redact(path)))
             }
             #[cfg(any(feature = "s3", feature = "gcs", feature = "azure"))]
             Location::Bucket { provider, bucket, .. } => {
-                Ok(to(Arc::new(self.buckets.find(provider, bucket)?), path, ""))
+                Ok(to(self.buckets.find(provider, bucket)?, path, ""))
             }
             #[cfg(not(any(feature = "s3", feature = "gcs", feature = "azure")))]
             Location::Bucket { provider, .. } => {

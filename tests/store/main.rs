@@ -1,6 +1,7 @@
 //! Stores: the laws that all of them keep, and what each adds.
 #![allow(clippy::unwrap_used)]
 
+mod cache;
 mod conformance;
 mod decompress;
 #[cfg(feature = "http")]
@@ -10,3 +11,4 @@ mod plain;
 mod s3;
 #[cfg(feature = "http")]
 mod server;
+mod simulation;
