@@ -74,6 +74,9 @@ impl<St: Stream> OpenTwins<St> {
 }
 
 fn open(store: &dyn Store, shard: Shard) -> Twins {
+    // A data set may have a store of its own.
+    let own = shard.leaf.store().cloned();
+    let store = own.as_deref().unwrap_or(store);
     let tars = shard.tars().into_iter().map(|(modality, path)| {
         let bytes = Pump::spawn(decompress(store.read(&path, ByteRange::ALL)), CHUNKS).boxed();
         Tar { modality, path, bytes }

@@ -8,5 +8,7 @@ mod epoch_order;
 mod files;
 mod manifest;
 mod plan;
+#[cfg(feature = "cli")]
+mod plan_cli;
 mod processes;
 mod topology;

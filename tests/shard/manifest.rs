@@ -221,3 +221,23 @@ fn futures_can_be_sent() {
     send(Manifest::load(&Memory::new(), "x"));
     send(Manifest::of_data_sets(&Memory::new(), &[]));
 }
+
+/// Each data set is read from its own store.
+#[tokio::test]
+async fn a_data_set_with_a_store_of_its_own() {
+    use std::sync::Arc;
+
+    use futures::TryStreamExt;
+    use shardstream::prelude::*;
+    use shardstream::testing;
+
+    let ((_, here), (_, there)) = (testing::shards(1, 2), testing::shards(2, 1));
+    let sets = [
+        ("here".to_owned(), DataSet::at("000000.tar")),
+        ("there".to_owned(), DataSet::at("000001.tar").store(Arc::new(there))),
+    ];
+    let manifest = Manifest::of_data_sets(&here, &sets).await.unwrap();
+    let samples = shard_list(&manifest).open_twins(here).expand().group_by_keys();
+    let keys = samples.map_ok(|sample| sample.key().to_string());
+    assert_eq!(keys.try_collect::<Vec<_>>().await.unwrap(), ["s0_k0", "s0_k1", "s1_k0"]);
+}
