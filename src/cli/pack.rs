@@ -1,6 +1,6 @@
 //! `shardstream pack`: folders of files -> twin tars and wdinfo.json.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,8 @@ use super::progress::{Progress, watch};
 use super::units::{self, plural};
 use crate::error::{Error, Result};
 use crate::pack::{
-    DurationBins, Existing, Input, PackOptions, PackReport, Part, ShardLimit, merge, pack_with,
+    AddOptions, DurationBins, Existing, Input, PackOptions, PackReport, Part, ShardLimit,
+    add_modality, merge, pack_with,
 };
 
 /// Exit status if all went well but some of the input was left out.
@@ -37,8 +38,11 @@ pub(crate) struct Pack {
     #[arg(long, value_name = "FILE")]
     drop_list: Option<PathBuf>,
     /// Folder of the data set to make
-    #[arg(long, value_name = "DIR")]
-    output_dir: PathBuf,
+    #[arg(long, value_name = "DIR", required_unless_present = "add_to")]
+    output_dir: Option<PathBuf>,
+    /// Add the modalities of --input-dir as new twins to this data set; its tars stay as they are
+    #[arg(long, value_name = "DIR", requires = "input_dir", conflicts_with_all = ["output_dir", "input_list", "input_shards", "part", "merge", "dry_run", "existing"])]
+    add_to: Option<PathBuf>,
     /// Samples in a shard; alone, or with --max-shard-size-mb, whichever is reached first [default: 20 if --max-shard-size-mb is 0]
     #[arg(long, value_name = "N")]
     shard_size: Option<u64>,
@@ -132,6 +136,7 @@ Examples:
   shardstream pack --input-dir photos --output-dir shards --resume      after a crash: the same bytes as without
   for i in 0 1 2; do shardstream pack --input-dir photos --output-dir shards --part $i/3 & done; wait
   shardstream pack --output-dir shards --merge
+  shardstream pack --add-to shards --input-dir photos --modalities umt5          a new twin for every shard
   shardstream pack --input-shards shards --output-dir small --shard-size 100 --drop-list bad-keys.txt
   shardstream pack --input-shards shards --input-dir latents --modalities image,caption,latent --dataset-name photos --output-dir more
 
@@ -164,11 +169,14 @@ impl Pack {
     /// Does it.
     pub(crate) fn run(self) -> Result<ExitCode> {
         let begun = Instant::now();
-        let report = if self.merge {
-            merge(&self.output_dir)?
+        let progress = Progress::new(self.quiet, self.progress_interval);
+        let report = if let Some(data_set) = &self.add_to {
+            let options = self.add_options(data_set);
+            watch(progress, async |control| add_modality(options, control).await)?
+        } else if self.merge {
+            merge(self.output())?
         } else {
             let options = self.options()?;
-            let progress = Progress::new(self.quiet, self.progress_interval);
             watch(progress, async |control| pack_with(options, control).await)
                 .map_err(|error| self.hint(error))?
         };
@@ -177,13 +185,30 @@ impl Pack {
         } else if !self.quiet {
             say(&self.describe(&report, begun.elapsed()))?;
         }
-        for (reason, n) in report.counts() {
-            super::complain(&format!(
-                "{n} x {reason}: see {}",
-                self.output_dir.join("pack_report.jsonl").display()
-            ));
+        if self.add_to.is_some() {
+            for finding in &report.findings {
+                super::complain(&format!("{}: {}", finding.key, finding.detail));
+            }
+        } else {
+            for (reason, n) in report.counts() {
+                let file = self.output().join("pack_report.jsonl");
+                super::complain(&format!("{n} x {reason}: see {}", file.display()));
+            }
         }
         Ok(if report.is_complete() { ExitCode::SUCCESS } else { ExitCode::from(LEFT_OUT) })
+    }
+
+    fn output(&self) -> &Path {
+        self.output_dir.as_deref().unwrap_or(Path::new(""))
+    }
+
+    fn add_options(&self, data_set: &Path) -> AddOptions {
+        let input = self.input_dir.clone().unwrap_or_default();
+        let mut options = AddOptions::new(data_set, input);
+        options.modalities.clone_from(&self.modalities);
+        options.dataset_name.clone_from(&self.dataset_name);
+        options.num_workers = self.num_workers.unwrap_or(options.num_workers);
+        options
     }
 
     /// What to do about an interruption.
@@ -195,7 +220,7 @@ impl Pack {
     }
 
     fn options(&self) -> Result<PackOptions> {
-        let mut options = PackOptions::new("", &self.output_dir);
+        let mut options = PackOptions::new("", self.output());
         let folders = self.input_dir.iter().cloned().map(Input::Folders);
         let lists = self.input_list.iter().cloned().map(Input::List);
         let shards = self.input_shards.iter().cloned().map(Input::Shards);

@@ -3,6 +3,7 @@
 //! Both write twin tars and, at the end, `wdinfo.json` in the layout of PiD: `<modality>/part_000000/000000.tar`, one member for each file, the
 //! same keys in the same order in all twins. What is written depends on names, contents, options and seed alone.
 
+mod add;
 mod classes;
 mod content;
 mod dimensions;
@@ -34,6 +35,7 @@ mod webm;
 
 use std::sync::Arc;
 
+pub use add::{AddOptions, add_modality};
 pub use classes::{ASPECT_RATIOS, Dimensions, DurationBins, aspect_ratio};
 pub use group::ShardLimit;
 pub use merge::merge;

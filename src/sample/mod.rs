@@ -2,9 +2,9 @@
 
 pub mod batch;
 mod columns;
-mod place;
 pub mod fields;
 pub mod key;
+mod place;
 pub mod tensor;
 pub mod value;
 

@@ -175,3 +175,63 @@ async fn broken_shards_are_reported() {
     let want = [(Reason::Incomplete, "ds__00005"), (Reason::Unreadable, "part_000000/000001.tar")];
     assert_eq!(found, want, "{:?}", report.findings);
 }
+
+#[test]
+fn a_new_twin_for_every_shard() {
+    let folder = tempdir().unwrap();
+    let (input, output, more) =
+        (folder.path().join("in"), folder.path().join("out"), folder.path().join("more"));
+    write_photos(&input);
+    let path = |path: &Path| path.to_str().unwrap().to_owned();
+    let pack = [
+        "pack",
+        "--input-dir",
+        &path(&input),
+        "--output-dir",
+        &path(&output),
+        "--shard-size",
+        "3",
+        "--allow-singletons",
+    ];
+    assert!(shardstream(&pack).status.success());
+    let before = tree(&output);
+    let stems: Vec<String> = tree(&input.join("image"))
+        .into_keys()
+        .map(|p| p.file_stem().unwrap().to_str().unwrap().to_owned())
+        .collect();
+    for stem in &stems[1..] {
+        write(
+            &more,
+            &[
+                (&format!("umt5/{stem}.npy"), stem.as_bytes()),
+                (&format!("image/{stem}.jpg"), b"old"),
+            ],
+        );
+    }
+    let add =
+        ["pack", "--add-to", &path(&output), "--input-dir", &path(&more), "--dataset-name", "in"];
+    let refused = shardstream(&add);
+    assert_eq!(refused.status.code(), Some(1));
+    let want = format!("1 keys of the data set have no file, such as in__{}", stems[0]);
+    assert!(stderr(&refused).contains(&want), "{}", stderr(&refused));
+    assert_same(&before, &tree(&output));
+    write(&more, &[(&format!("umt5/{}.npy", stems[0]), b"late"), ("umt5/nobody.npy", b"x")]);
+    let added = shardstream(&add);
+    assert_eq!(added.status.code(), Some(3), "{}", stderr(&added));
+    assert_eq!(stderr(&added), "shardstream: in__nobody: is in umt5 and not in the data set\n");
+    // Old tars are as they were; the new ones go with them; and it is not done twice.
+    let after = tree(&output);
+    for (path, contents) in
+        before.iter().filter(|(path, _)| path.extension().is_some_and(|e| e == "tar"))
+    {
+        assert!(after[path] == *contents, "{}", path.display());
+    }
+    let checked = shardstream(&["verify", &path(&output)]);
+    assert!(checked.status.success(), "{}", stderr(&checked));
+    let names = |tree: &std::collections::BTreeMap<std::path::PathBuf, Vec<u8>>, m: &str| {
+        tree.keys().filter(|p| p.to_string_lossy().contains(m)).count()
+    };
+    assert_eq!(names(&after, "umt5/"), names(&after, "image/"));
+    let again = shardstream(&[&add[..], &["--modalities", "umt5"]].concat());
+    assert!(stderr(&again).contains("has modality umt5 already"), "{}", stderr(&again));
+}

@@ -7,5 +7,6 @@ mod defects;
 mod faults;
 mod inputs;
 mod look;
+mod python;
 mod round_trip;
 mod support;
