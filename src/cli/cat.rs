@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use clap::{Args as ClapArgs, ValueEnum};
@@ -18,9 +19,9 @@ use crate::error::{Error, Result};
 use crate::loader::{Builder, Lane, Loader, OnError};
 use crate::recipe;
 use crate::sample::{Batch, Fields, Head, Image, Value};
-use crate::shard::Manifest;
-use crate::stages::{MemberStream, SampleStream, ShardStream, TwinStream};
-use crate::store::Stores;
+use crate::shard::{KeyIndex, Manifest};
+use crate::stages::{KeyList, MemberStream, SampleStream, ShardStream, TwinStream};
+use crate::store::{Stores, read_all};
 use crate::topology::Rank;
 
 /// Print samples as JSON lines, through the real loader.
@@ -32,6 +33,9 @@ use crate::topology::Rank;
 pub(crate) struct Args {
     #[command(flatten)]
     data: Data,
+    /// Key index (parquet): which keys are wanted; with a single shard in this order. A folder holds one for each shard.
+    #[arg(long, value_name = "FILE")]
+    index: Option<String>,
     /// What to do about faults.
     #[arg(long, value_enum, default_value_t = Policy::Stop)]
     on_error: Policy,
@@ -93,12 +97,16 @@ enum Policy {
     Skip,
 }
 
+/// The largest key index that is read.
+const LARGEST_INDEX: u64 = 1 << 30;
+
 type Lines = Batch<Vec<String>>;
 
 /// What is done with each lane: the chain, with the options.
 #[derive(Debug, Clone)]
 struct Chain {
     stores: Stores,
+    keys: Option<KeyList>,
     decoder: Option<Decoder>,
     pixels: bool,
     shuffle: Option<u64>,
@@ -113,7 +121,11 @@ impl Chain {
             shards = shards.shuffle_shards();
         }
         let shards = shards.split_by_rank().split_by_worker();
-        let samples = shards.open_twins(self.stores.clone()).expand().group_by_keys();
+        let mut members = shards.open_twins(self.stores.clone()).expand();
+        if let Some(keys) = &self.keys {
+            members = members.keys(keys.clone());
+        }
+        let samples = members.group_by_keys();
         let (decoder, pixels) = (self.decoder.clone(), self.pixels);
         recipe::note(|| format!("cat(decode {})", decoder.is_some()));
         let text = move |fields: Fields<Bytes>, _: &mut crate::random::Rng| {
@@ -201,7 +213,12 @@ fn line(head: &Head, fields: &str, place: Option<(u32, u64)>) -> String {
 }
 
 impl Args {
-    fn builder(&self, manifest: &Manifest, stores: Stores) -> Result<Builder<Lines>> {
+    fn builder(
+        &self,
+        manifest: &Manifest,
+        stores: Stores,
+        keys: Option<KeyList>,
+    ) -> Result<Builder<Lines>> {
         let decoder = self.decode.then(|| Decoder::default().orient(self.orient));
         let shuffle_shards = self.shuffle.is_some() && !self.no_shuffle_shards;
         let batch = self.batch.unwrap_or(1);
@@ -210,6 +227,7 @@ impl Args {
         }
         let chain = Chain {
             stores,
+            keys,
             decoder,
             pixels: self.pixels,
             shuffle: self.shuffle,
@@ -232,9 +250,22 @@ impl Args {
         Ok(builder)
     }
 
+    /// The key index, if one was given.
+    async fn keys(&self, manifest: &Manifest, stores: &Stores) -> Result<Option<KeyList>> {
+        let Some(path) = &self.index else { return Ok(None) };
+        if path.ends_with('/') || std::fs::metadata(path).is_ok_and(|found| found.is_dir()) {
+            return Ok(Some(KeyList::Folder(Arc::new(stores.clone()), path.clone())));
+        }
+        let index = KeyIndex::read(read_all(stores, path, LARGEST_INDEX).await?, path)?;
+        index.notes().iter().for_each(|note| tracing::warn!("{note}"));
+        let index = Arc::new(index);
+        Ok(Some(if manifest.len() == 1 { KeyList::Shard(index) } else { KeyList::All(index) }))
+    }
+
     async fn loader(&self) -> Result<Loader<Lines>> {
         let (stores, manifest) = self.data.load().await?;
-        let builder = self.builder(&manifest, stores)?;
+        let keys = self.keys(&manifest, &stores).await?;
+        let builder = self.builder(&manifest, stores, keys)?;
         if self.resume.is_empty() {
             return builder.first_epoch(self.epoch.unwrap_or(0)).start();
         }

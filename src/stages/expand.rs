@@ -6,17 +6,19 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use futures::Stream;
+use futures::future::BoxFuture;
 use futures::stream::{Fuse, FusedStream, StreamExt};
+use futures::{FutureExt, Stream};
 use pin_project_lite::pin_project;
 
 use super::align::{Align, LookAhead, Next};
 use super::open_twins::{Tar, Twins};
+use super::wanted::Wanted;
 use crate::error::{Error, Result, Scope};
 use crate::recipe;
 use crate::sample::key::{self, Key};
-use crate::shard::Shard;
-use crate::store::ByteStream;
+use crate::shard::{KeyIndex, Shard};
+use crate::store::{ByteStream, Store, read_all};
 use crate::tar::{self, Parser, Step};
 
 /// One file of a shard.
@@ -45,6 +47,22 @@ pub enum Entry {
     End(Arc<Shard>),
 }
 
+/// The largest key index that is read.
+const LARGEST_INDEX: u64 = 1 << 30;
+
+/// Key indexes: which keys of a shard are wanted, and in which order.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum KeyList {
+    /// One index for all shards: a key that is not in it is left out; the order is that of the tars.
+    All(Arc<KeyIndex>),
+    /// The index of the one shard there is: keys come in its order, as far as the look-ahead reaches; one that is not in every twin is
+    /// left out. Both are warned of.
+    Shard(Arc<KeyIndex>),
+    /// As [`KeyList::Shard`], one file for each shard: its path below a folder, with `.parquet` for its extension.
+    Folder(Arc<dyn Store>, String),
+}
+
 pin_project! {
     /// Stream for the [`expand`](super::TwinStream::expand) method.
     #[must_use = "streams do nothing unless polled"]
@@ -52,8 +70,16 @@ pin_project! {
         #[pin]
         stream: Fuse<St>,
         look_ahead: LookAhead,
+        keys: Option<KeyList>,
         open: Option<Open>,
+        opening: Option<Opening>,
     }
+}
+
+/// A shard whose key index is being read.
+struct Opening {
+    twins: Twins,
+    index: BoxFuture<'static, Result<KeyIndex>>,
 }
 
 impl<St: Stream> fmt::Debug for Expand<St> {
@@ -65,7 +91,13 @@ impl<St: Stream> fmt::Debug for Expand<St> {
 impl<St: Stream> Expand<St> {
     pub(super) fn new(stream: St) -> Self {
         recipe::note(|| "expand".into());
-        Self { stream: stream.fuse(), look_ahead: LookAhead::default(), open: None }
+        Self {
+            stream: stream.fuse(),
+            look_ahead: LookAhead::default(),
+            keys: None,
+            open: None,
+            opening: None,
+        }
     }
 
     /// How far ahead a common key is looked for where the twins differ.
@@ -74,14 +106,36 @@ impl<St: Stream> Expand<St> {
         self.look_ahead = look_ahead;
         self
     }
+
+    /// Takes only the keys that an index lists.
+    pub fn keys(mut self, keys: KeyList) -> Self {
+        recipe::note(|| match &keys {
+            KeyList::All(index) => format!("keys(all, {})", index.len()),
+            KeyList::Shard(index) => format!("keys(shard, {})", index.len()),
+            KeyList::Folder(_, folder) => format!("keys(folder {folder})"),
+        });
+        self.keys = Some(keys);
+        self
+    }
 }
 
 /// The shard that is being read.
 struct Open {
     shard: Arc<Shard>,
     sides: Vec<Side>,
-    /// None for a single tar: nothing to join.
-    align: Option<Align>,
+    join: Join,
+    /// Members of other keys are passed over.
+    filter: Option<Arc<KeyIndex>>,
+    /// A side that broke while others still had something to give.
+    failed: Option<Error>,
+}
+
+/// How the twins are joined.
+enum Join {
+    /// A single tar: nothing to join.
+    One,
+    Align(Align),
+    Wanted(Wanted),
 }
 
 /// One tar of it.
@@ -138,69 +192,115 @@ impl Side {
 }
 
 impl Open {
-    fn new(twins: Twins, look_ahead: LookAhead) -> Self {
+    fn new(
+        twins: Twins,
+        look_ahead: LookAhead,
+        keys: Option<Arc<KeyIndex>>,
+        ordered: bool,
+    ) -> Self {
         let sides: Vec<_> = twins.tars.into_iter().map(Side::new).collect();
-        let names =
-            || sides.iter().map(|side| side.modality.as_deref().unwrap_or_default().to_owned());
-        let align = (sides.len() > 1).then(|| Align::new(names(), look_ahead));
-        Self { shard: twins.shard, sides, align }
+        let names: Vec<_> = sides
+            .iter()
+            .map(|side| side.modality.as_deref().unwrap_or_default().to_owned())
+            .collect();
+        let (join, filter) = match keys {
+            Some(index) if ordered => (Join::Wanted(Wanted::new(names, index, look_ahead)), None),
+            filter if sides.len() > 1 => (Join::Align(Align::new(names, look_ahead)), filter),
+            filter => (Join::One, filter),
+        };
+        Self { shard: twins.shard, sides, join, filter, failed: None }
+    }
+
+    /// The next member of a side that may be wanted.
+    fn poll_member(
+        &mut self,
+        side: usize,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Option<tar::Member>>> {
+        loop {
+            let member = ready!(self.sides[side].poll_member(cx))?;
+            match (&member, &self.filter) {
+                (Some(member), Some(index)) if !is_listed(index, &member.name) => {}
+                _ => return Poll::Ready(Ok(member)),
+            }
+        }
     }
 
     /// The next entry, and whether the shard is done with it.
     fn poll_entry(&mut self, cx: &mut Context<'_>) -> Poll<(Entry, bool)> {
-        let lost = |shard: &Arc<Shard>, error| (Entry::Lost(Arc::clone(shard), error), true);
         loop {
-            let next = match &mut self.align {
-                Some(align) => align.next(),
-                None => match ready!(self.sides[0].poll_member(cx)) {
+            let path = &self.shard.path;
+            let next = match &mut self.join {
+                Join::One => match ready!(self.poll_member(0, cx)) {
                     Ok(Some(member)) => Next::Take(0, member),
                     Ok(None) => Next::End,
-                    Err(error) => return Poll::Ready(lost(&self.shard, error)),
+                    Err(error) => return Poll::Ready(self.lost(error)),
                 },
+                Join::Align(align) => align.next(),
+                Join::Wanted(wanted) => wanted.next(|warning| warn(path, warning)),
             };
             return Poll::Ready(match next {
                 Next::Read(side) => {
-                    match (ready!(self.sides[side].poll_member(cx)), &mut self.align) {
-                        (Ok(Some(member)), Some(align)) => {
-                            align.push(side, member);
-                            continue;
-                        }
-                        (Ok(None), Some(align)) => {
-                            align.end(side);
-                            continue;
-                        }
-                        (Err(error), _) => lost(&self.shard, error),
-                        (Ok(_), None) => (Entry::End(Arc::clone(&self.shard)), true),
+                    let member = ready!(self.poll_member(side, cx));
+                    match self.read(side, member) {
+                        Ok(()) => continue,
+                        Err(error) => self.lost(error),
                     }
                 }
-                Next::Take(side, member) => {
-                    let tar::Member { name, data, data_offset: offset, .. } = member;
-                    let modality = self.sides[side].modality.clone();
-                    (
-                        Entry::Member(Member {
-                            shard: Arc::clone(&self.shard),
-                            modality,
-                            name,
-                            data,
-                            offset,
-                        }),
-                        false,
-                    )
+                Next::Take(side, tar::Member { name, data, data_offset: offset, .. }) => {
+                    let (shard, modality) =
+                        (Arc::clone(&self.shard), self.sides[side].modality.clone());
+                    (Entry::Member(Member { shard, modality, name, data, offset }), false)
                 }
                 Next::Lost { key, lacks, message } => {
-                    let error = Error::twins(message)
-                        .of_key(Key::from(key).to_string())
-                        .in_shard(self.sides[lacks].path.as_str());
+                    let error = Error::twins(message).of_key(Key::from(key).to_string());
+                    let error = error.in_shard(self.sides[lacks].path.as_str());
                     (Entry::Lost(Arc::clone(&self.shard), error), false)
                 }
-                Next::TooFar { message } => lost(
-                    &self.shard,
+                Next::TooFar { message } => self.lost(
                     Error::twins(message).in_shard(self.shard.name()).with_scope(Scope::Shard),
                 ),
-                Next::End => (Entry::End(Arc::clone(&self.shard)), true),
+                Next::End => match self.failed.take() {
+                    Some(error) => self.lost(error),
+                    None => (Entry::End(Arc::clone(&self.shard)), true),
+                },
             });
         }
     }
+
+    /// Hands what was read of a side to the join.
+    fn read(&mut self, side: usize, member: Result<Option<tar::Member>>) -> Result<()> {
+        match (&mut self.join, member) {
+            (Join::Align(align), Ok(Some(member))) => align.push(side, member),
+            (Join::Align(align), Ok(None)) => align.end(side),
+            (Join::Wanted(wanted), Ok(Some(member))) => {
+                if let Some(warning) = wanted.push(side, member) {
+                    warn(&self.shard.path, warning);
+                }
+            }
+            (Join::Wanted(wanted), Ok(None)) => wanted.end(side),
+            (Join::Wanted(wanted), Err(error)) => {
+                // What waits is whole: it comes out before the error.
+                wanted.end(side);
+                self.failed.get_or_insert(error);
+            }
+            (_, Err(error)) => return Err(error),
+            (Join::One, Ok(_)) => {}
+        }
+        Ok(())
+    }
+
+    fn lost(&self, error: Error) -> (Entry, bool) {
+        (Entry::Lost(Arc::clone(&self.shard), error), true)
+    }
+}
+
+fn is_listed(index: &KeyIndex, name: &[u8]) -> bool {
+    index.place(key::split(name).map_or(name, |(key, _)| key)).is_some()
+}
+
+fn warn(shard: &str, warning: String) {
+    tracing::warn!("{}", Error::index(warning).in_shard(shard));
 }
 
 impl<St: Stream<Item = Result<Twins>>> Stream for Expand<St> {
@@ -217,11 +317,39 @@ impl<St: Stream<Item = Result<Twins>>> Stream for Expand<St> {
                 }
                 return Poll::Ready(Some(Ok(entry)));
             }
-            match ready!(this.stream.as_mut().poll_next(cx)) {
-                Some(Ok(twins)) => *this.open = Some(Open::new(twins, *this.look_ahead)),
+            if let Some(opening) = this.opening {
+                let index = ready!(opening.index.poll_unpin(cx));
+                let Some(Opening { twins, .. }) = this.opening.take() else { continue };
+                match index {
+                    Ok(index) => {
+                        index.notes().iter().for_each(|note| tracing::warn!("{note}"));
+                        *this.open =
+                            Some(Open::new(twins, *this.look_ahead, Some(Arc::new(index)), true));
+                    }
+                    Err(error) => {
+                        let error = error.with_scope(Scope::Shard);
+                        return Poll::Ready(Some(Ok(Entry::Lost(twins.shard, error))));
+                    }
+                }
+                continue;
+            }
+            let twins = match ready!(this.stream.as_mut().poll_next(cx)) {
+                Some(Ok(twins)) => twins,
                 Some(Err(error)) => return Poll::Ready(Some(Err(error))),
                 None => return Poll::Ready(None),
-            }
+            };
+            let (keys, ordered) = match this.keys {
+                None => (None, false),
+                Some(KeyList::All(index)) => (Some(Arc::clone(index)), false),
+                Some(KeyList::Shard(index)) => (Some(Arc::clone(index)), true),
+                Some(KeyList::Folder(store, folder)) => {
+                    let index =
+                        read_index(Arc::clone(store), KeyIndex::path_of(folder, &twins.shard.path));
+                    *this.opening = Some(Opening { twins, index: index.boxed() });
+                    continue;
+                }
+            };
+            *this.open = Some(Open::new(twins, *this.look_ahead, keys, ordered));
         }
     }
 
@@ -233,6 +361,10 @@ impl<St: Stream<Item = Result<Twins>>> Stream for Expand<St> {
 
 impl<St: Stream<Item = Result<Twins>>> FusedStream for Expand<St> {
     fn is_terminated(&self) -> bool {
-        self.open.is_none() && self.stream.is_terminated()
+        self.open.is_none() && self.opening.is_none() && self.stream.is_terminated()
     }
+}
+
+async fn read_index(store: Arc<dyn Store>, path: String) -> Result<KeyIndex> {
+    KeyIndex::read(read_all(&*store, &path, LARGEST_INDEX).await?, &path)
 }

@@ -37,11 +37,12 @@ mod shuffle;
 mod shuffle_shards;
 mod split;
 mod twin_stream;
+mod wanted;
 
 pub use align::LookAhead;
 pub use batch::{Batches, Batching};
 pub use decode::Decode;
-pub use expand::{Entry, Expand, Member};
+pub use expand::{Entry, Expand, KeyList, Member};
 pub use group_by_keys::GroupByKeys;
 pub use map_body::{FilterSamples, MapBody};
 pub use offload::Offload;
