@@ -316,6 +316,11 @@ impl ShardState {
     const fn group(&self, lanes: u64) -> u64 {
         self.place / lanes / self.stride
     }
+
+    /// The place of the first shard of its group, in a lane of so many.
+    const fn group_start(&self, lanes: u64) -> u64 {
+        self.place % lanes + self.group(lanes) * self.stride * lanes
+    }
 }
 
 /// An order-insensitive digest of settled positions: equal sums over equal sets, whoever settled them in which order.
@@ -379,6 +384,21 @@ impl SourceProgress {
         self.shards.binary_search_by_key(&place, |shard| shard.place).ok().map(|i| &self.shards[i])
     }
 
+    /// Where reading begins again: the place, and the ordinal of the first sample of the shard there, if it is known. `lanes` is the
+    /// number of lanes of the run.
+    #[must_use]
+    pub fn start(&self, lane: u64, lanes: u64) -> (u64, Option<u64>) {
+        let begins = self.shards.partition_point(|s| s.first <= self.settled.floor());
+        let Some(shard) = begins.checked_sub(1).map(|at| self.shards[at]) else { return (lane, Some(0)) };
+        if shard.stride > 1 {
+            return (shard.group_start(lanes), None);
+        }
+        match shard.past() {
+            Some(past) if self.is_settled(&shard) => (shard.place + lanes, Some(past)),
+            _ => (shard.place, Some(shard.first)),
+        }
+    }
+
     /// Whether everything in a shard is settled.
     #[must_use]
     pub fn is_settled(&self, shard: &ShardState) -> bool {
@@ -418,14 +438,10 @@ impl SourceProgress {
     pub fn raise(&mut self, floor: u64, lanes: u64) {
         self.silent += self.settled.raise(floor);
         let floor = self.settled.floor();
-        // A shard is needed as long as it, or one interleaved with it, may still owe something; the last one always, for the next one's first ordinal.
-        let keep = self
-            .shards
-            .iter()
-            .position(|s| s.past().is_none_or(|past| past > floor))
-            .unwrap_or(self.shards.len().saturating_sub(1));
-        if keep > 0 {
-            let group = self.shards[keep].group(lanes);
+        // Reading begins at the last shard that begins at or below the floor (and those interleaved with it): what lies before is settled.
+        let begins = self.shards.partition_point(|s| s.first <= floor);
+        if let Some(at) = begins.checked_sub(1) {
+            let group = self.shards[at].group(lanes);
             let keep = self.shards.partition_point(|s| s.group(lanes) < group);
             self.shards.drain(..keep);
         }

@@ -201,11 +201,7 @@ impl ShardList {
         let mut first = Some(0);
         // Settled shards are not opened: begin at the first that may owe something.
         if let Some(progress) = &context.progress {
-            if let Some(shard) = progress.shards.iter().find(|s| !progress.is_settled(s)) {
-                (next, first) = (shard.place, Some(shard.first));
-            } else if let Some(last) = progress.shards.last() {
-                (next, first) = (last.place + step, last.past());
-            }
+            (next, first) = progress.start(next, step);
         }
         Ok(Run { context, order, next, step, first })
     }

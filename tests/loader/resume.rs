@@ -41,3 +41,18 @@ async fn the_whole_chain() {
         assert!(batches > 15, "{batches}");
     }
 }
+
+/// A shard of which nothing is settled yet, between shards of which something is.
+#[tokio::test]
+async fn a_shard_that_was_overtaken_is_not_forgotten() {
+    let (manifest, store) = ragged_shards(&[1; 60]);
+    let build = || {
+        let store = store.clone();
+        let recipe = move |lane: &Lane| {
+            let shards = lane.shard_list().split_by_rank().split_by_worker();
+            shards.open_twins(store.clone()).expand().group_by_keys().shuffle(10).batch(1)
+        };
+        Loader::builder(&manifest, recipe)
+    };
+    assert_eq!(assert_resumes(build, |batch| batch.heads[0].key.clone()).await, 60);
+}
