@@ -35,8 +35,8 @@ pub mod prelude {
     pub use crate::sample::{Batch, Collate, Column, Columns, Fields, Sample, Tensor, Value};
     pub use crate::shard::{Manifest, Order, Tail};
     pub use crate::stages::{
-        Batching, EncodedStream, MemberStream, SampleStream, ShardStream, Shuffling, TwinStream,
-        shard_list,
+        Batching, Bucketing, EncodedStream, MemberStream, SampleStream, ShardStream, Shuffling,
+        TwinStream, shard_list,
     };
     pub use crate::store::{Local, Memory, Store};
     pub use crate::topology::{Rank, Worker};

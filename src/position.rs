@@ -53,6 +53,8 @@ pub struct Mark {
     pub stride: u32,
     /// Whether nothing follows in its shard.
     pub last: bool,
+    /// Its time when it left a [`mix`](crate::stages::mix); 0 if it passed none.
+    pub mixed: u64,
     /// A hash of seed, epoch, lane, source and ordinal: every random choice about the sample is keyed by it and the stage.
     pub key: u64,
 }
@@ -69,6 +71,7 @@ impl Mark {
             stage: 0,
             stride: 1,
             last: false,
+            mixed: 0,
             key: 0,
         }
     }

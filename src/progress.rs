@@ -369,6 +369,14 @@ pub struct SourceProgress {
     /// Everything that was settled with a position.
     #[serde(default)]
     pub digest: Digest,
+    /// The latest time at which something that is settled left a mix: where a source that has ended came to its end.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub mixed: u64,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde asks for a reference
+const fn is_zero(n: &u64) -> bool {
+    *n == 0
 }
 
 impl SourceProgress {
@@ -389,7 +397,9 @@ impl SourceProgress {
     #[must_use]
     pub fn start(&self, lane: u64, lanes: u64) -> (u64, Option<u64>) {
         let begins = self.shards.partition_point(|s| s.first <= self.settled.floor());
-        let Some(shard) = begins.checked_sub(1).map(|at| self.shards[at]) else { return (lane, Some(0)) };
+        let Some(shard) = begins.checked_sub(1).map(|at| self.shards[at]) else {
+            return (lane, Some(0));
+        };
         if shard.stride > 1 {
             return (shard.group_start(lanes), None);
         }
@@ -413,6 +423,7 @@ impl SourceProgress {
         if new {
             self.digest.add(position.epoch, position.source, position.place, position.index);
         }
+        self.mixed = self.mixed.max(mark.mixed);
         let end = mark.last.then_some(mark.index + 1);
         match self.shards.binary_search_by_key(&position.place, |s| s.place) {
             Ok(i) => self.shards[i].end = self.shards[i].end.or(end),
@@ -429,14 +440,24 @@ impl SourceProgress {
         new
     }
 
+    /// Whether every ordinal is a sample: interleaved shards of different lengths leave gaps.
+    fn is_dense(&self) -> bool {
+        self.shards.iter().all(|shard| shard.stride == 1)
+    }
+
     /// The lane has ended in this epoch: what was not settled was dropped without a word.
     pub fn finish(&mut self) {
-        self.silent += self.settled.holes();
+        if self.is_dense() {
+            self.silent += self.settled.holes();
+        }
     }
 
     /// Raises the floor to what a stage vouches for. `lanes` is the number of lanes of the run.
     pub fn raise(&mut self, floor: u64, lanes: u64) {
-        self.silent += self.settled.raise(floor);
+        let silent = self.settled.raise(floor);
+        if self.is_dense() {
+            self.silent += silent;
+        }
         let floor = self.settled.floor();
         // Reading begins at the last shard that begins at or below the floor (and those interleaved with it): what lies before is settled.
         let begins = self.shards.partition_point(|s| s.first <= floor);

@@ -297,7 +297,7 @@ impl<B: Heads + Send + 'static> Builder<B> {
                     lane::run(lane, progress.ended, lane_stop, Arc::clone(&self.recipe)),
                     self.prefetch,
                 );
-                LaneRun { id, pump, progress }
+                LaneRun { id, pump, progress, empty_rounds: 0 }
             })
             .collect();
         let epoch = match self.with_epoch {

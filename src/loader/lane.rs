@@ -62,6 +62,12 @@ impl Lane {
         })
     }
 
+    /// What is settled of each source; empty at the beginning of an epoch. For [`Mix::first_exhausted`](crate::stages::Mix::first_exhausted).
+    #[must_use]
+    pub fn progress(&self) -> &[SourceProgress] {
+        &self.progress
+    }
+
     /// Pass over the data, from 0.
     #[must_use]
     pub const fn epoch(&self) -> u64 {

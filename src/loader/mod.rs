@@ -25,6 +25,9 @@ use crate::sample::Heads;
 use crate::shard::{Manifest, Tail};
 use crate::stages::Pump;
 
+/// A lane that rolls over gives up after so many epochs in a row without a batch: it would go round for ever.
+const EMPTY_ROUNDS: u32 = 100;
+
 /// Builds the stream of a lane.
 type Recipe<B> = dyn Fn(&Lane) -> BoxStream<'static, Result<B>> + Send + Sync;
 
@@ -69,6 +72,8 @@ struct LaneRun<B> {
     id: u32,
     pump: Pump<lane::Item<B>>,
     progress: LaneProgress,
+    /// Epochs in a row that gave nothing, where lanes roll over on their own.
+    empty_rounds: u32,
 }
 
 /// What the loader has to say next.
@@ -177,17 +182,22 @@ impl<B: Heads + Send + 'static> Loader<B> {
         })
     }
 
-    /// Whose turn it is: the lane that has handed out the fewest batches, the first of them.
+    /// Whose turn it is: the lane that has handed out the fewest batches, the first of them. A lane that another rank had brought into
+    /// a later epoch waits for the others.
     fn turn(&self) -> Option<usize> {
-        let running = self.lanes.iter().enumerate().filter(|(_, lane)| !lane.progress.ended);
+        let here = |lane: &LaneProgress| self.with_epoch.is_some() || lane.epoch == self.epoch;
+        let running = |lane: &LaneProgress| !lane.ended && here(lane);
+        let running = self.lanes.iter().enumerate().filter(|(_, lane)| running(&lane.progress));
         running.min_by_key(|(_, lane)| (lane.progress.turns, lane.id)).map(|(at, _)| at)
     }
 
     fn begin_epoch(&mut self) {
         self.state = State::Running;
         if self.with_epoch.is_none() {
-            for lane in &mut self.lanes {
-                lane.progress = LaneProgress::at(self.epoch, lane.progress.sources.len());
+            for progress in self.lanes.iter_mut().map(|lane| &mut lane.progress) {
+                if progress.epoch < self.epoch {
+                    *progress = LaneProgress::at(self.epoch, progress.sources.len());
+                }
             }
         }
     }
@@ -211,6 +221,7 @@ impl<B: Heads + Send + 'static> Loader<B> {
                         self.state = State::Ended;
                         return Poll::Ready(Some(Err(error)));
                     }
+                    lane.empty_rounds = 0;
                     if self.with_epoch.is_some_and(|n| {
                         self.lanes.iter().map(|lane| lane.progress.turns).sum::<u64>() % n == 0
                     }) {
@@ -240,9 +251,10 @@ impl<B: Heads + Send + 'static> Loader<B> {
                             turns,
                             ..LaneProgress::at(epoch, lane.progress.sources.len())
                         };
-                        if let Some(error) = self.empty_pass(at) {
+                        lane.empty_rounds += 1;
+                        if lane.empty_rounds > EMPTY_ROUNDS {
                             self.state = State::Ended;
-                            return Poll::Ready(Some(Err(error)));
+                            return Poll::Ready(Some(Err(self.nothing_came())));
                         }
                     } else {
                         lane.progress.ended = true;
@@ -270,13 +282,6 @@ impl<B: Heads + Send + 'static> Loader<B> {
             State::Between
         };
         Ok(Step::EpochEnd)
-    }
-
-    /// With `with_epoch`: a lane that goes round without giving anything would go round for ever.
-    fn empty_pass(&self, at: usize) -> Option<Error> {
-        let lane = &self.lanes[at];
-        let rounds = lane.progress.epoch.saturating_sub(self.epoch);
-        (lane.progress.turns == 0 && rounds > 1).then(|| self.nothing_came())
     }
 
     fn nothing_came(&self) -> Error {

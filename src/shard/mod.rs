@@ -81,6 +81,8 @@ pub struct Shard {
     pub state: Option<ShardState>,
     /// Ordinal of its first sample, where that is known without the shards before it.
     pub first: Option<u64>,
+    /// Step from one of its samples' ordinals to the next: 1, or how many shards are interleaved.
+    pub stride: u64,
 }
 
 impl Shard {

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
 use futures::Stream;
 use futures::stream::{Fuse, FusedStream, StreamExt};
@@ -16,7 +16,7 @@ use crate::recipe;
 use crate::sample::{Batch, Collate, Head, Sample};
 
 /// Batches that are collated at once on blocking threads.
-const COLLATING: usize = 2;
+pub(super) const COLLATING: usize = 2;
 
 /// How samples are put into batches: [`SampleStream::batch`](super::SampleStream::batch) takes a number, or this.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,13 +64,13 @@ pin_project! {
 }
 
 /// What comes next, in order.
-enum Out<C> {
+pub(super) enum Out<C> {
     Collating(Collating<C>),
     Error(Error),
 }
 
 /// A batch on its way; given up when nobody waits for it.
-struct Collating<C>(JoinHandle<Result<Batch<C>>>);
+pub(super) struct Collating<C>(JoinHandle<Result<Batch<C>>>);
 
 impl<C> Drop for Collating<C> {
     fn drop(&mut self) {
@@ -103,7 +103,10 @@ impl<St: Stream, T: Collate> Batches<St, T> {
 }
 
 /// Makes a batch on a blocking thread. A sample that can't be collated after all ends the run: it was checked when it came in.
-fn collate<T: Collate + Send + 'static>(heads: Vec<Head>, bodies: Vec<T>) -> Out<T::Output>
+pub(super) fn collate<T: Collate + Send + 'static>(
+    heads: Vec<Head>,
+    bodies: Vec<T>,
+) -> Out<T::Output>
 where
     T::Output: Send + 'static,
 {
@@ -124,7 +127,7 @@ where
 
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let mut this = self.project();
-        loop {
+        {
             // Gather as long as there is room for another batch on its way.
             let mut pending = false;
             while this.out.len() < COLLATING
@@ -177,24 +180,8 @@ where
                     }
                 }
             }
-            return match this.out.front_mut() {
-                Some(Out::Collating(batch)) => {
-                    let done = ready!(Pin::new(&mut batch.0).poll(cx));
-                    this.out.pop_front();
-                    match done {
-                        Ok(batch) => Poll::Ready(Some(batch)),
-                        Err(error) if error.is_panic() => {
-                            std::panic::resume_unwind(error.into_panic())
-                        }
-                        Err(_) => {
-                            Poll::Ready(Some(Err(Error::task("the runtime is shutting down"))))
-                        }
-                    }
-                }
-                Some(Out::Error(_)) => match this.out.pop_front() {
-                    Some(Out::Error(error)) => Poll::Ready(Some(Err(error))),
-                    _ => continue,
-                },
+            return match poll_front(this.out, cx) {
+                Some(item) => item.map(Some),
                 None if pending => Poll::Pending,
                 None => Poll::Ready(None),
             };
@@ -226,11 +213,32 @@ where
 }
 
 /// An error that passes samples which are held here: its floor must not vouch for them.
-fn overtaking(held: &mut Held, mut error: Error) -> Error {
+pub(super) fn overtaking(held: &mut Held, mut error: Error) -> Error {
     if let Some((position, _)) = error.mark()
         && let Some(mark) = error.mark_mut()
     {
         held.stamp(&position, mark);
     }
     error
+}
+
+/// What stands first in the queue, once it is there; `None` if nothing is on its way.
+pub(super) fn poll_front<C>(
+    out: &mut VecDeque<Out<C>>,
+    cx: &mut Context<'_>,
+) -> Option<Poll<Result<Batch<C>>>> {
+    if let Out::Collating(batch) = out.front_mut()? {
+        let Poll::Ready(done) = Pin::new(&mut batch.0).poll(cx) else { return Some(Poll::Pending) };
+        out.pop_front();
+        return Some(Poll::Ready(match done {
+            Ok(batch) => batch,
+            Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+            Err(_) => Err(Error::task("the runtime is shutting down")),
+        }));
+    }
+    match out.pop_front()? {
+        Out::Error(error) => Some(Poll::Ready(Err(error))),
+        // Looked at above.
+        Out::Collating(_) => None,
+    }
 }

@@ -233,17 +233,25 @@ impl Open {
         }
     }
 
+    fn ordinal(&self, index: u64) -> u64 {
+        self.first + index * self.shard.stride
+    }
+
     fn head(&self, key: Key, index: u64, last: bool) -> Head {
-        let ordinal = self.first + index;
-        let mark =
-            Mark { last, key: self.origin.random_key(ordinal), ..Mark::read(ordinal, index) };
+        let ordinal = self.ordinal(index);
+        let mark = Mark {
+            last,
+            key: self.origin.random_key(ordinal),
+            stride: u32::try_from(self.shard.stride).unwrap_or(u32::MAX),
+            ..Mark::read(ordinal, index)
+        };
         Head { key, origin: Arc::clone(&self.origin), mark }
     }
 
     /// Whether the sample at an index is still to be delivered: not settled, and not beyond the place where the shard was given up.
     fn owes(&self, index: u64) -> bool {
         let given_up = self.shard.state.and_then(|state| state.end).is_some_and(|end| index >= end);
-        !given_up && self.shard.context.owes(self.first + index)
+        !given_up && self.shard.context.owes(self.ordinal(index))
     }
 
     /// Whether the manifest's count leaves room for a sample at this index.

@@ -13,6 +13,9 @@
 //! | [`augment`](SampleStream::augment) | `Sample` | `Sample` | kept | two groups a core |
 //! | [`filter_samples`](SampleStream::filter_samples), [`map_body`](SampleStream::map_body) | `Sample` | `Sample` | kept | nothing |
 //! | [`batch`](SampleStream::batch) | `Sample` | [`Batch`](crate::sample::Batch) | kept | one batch, and two on their way |
+//! | [`batch_by`](SampleStream::batch_by) | `Sample` | `Batch` | by the first full bucket | the samples of all buckets |
+//! | [`interleave`](ShardStream::interleave) | `Shard` | `Sample` | one of each shard in turn | one sample of each shard |
+//! | [`mix`] | `Sample`s of several sources | `Sample` | by time over weight | one sample of each source |
 //! | [`prefetch`](SampleStream::prefetch) | anything | the same | kept | n items |
 //!
 //! Laws of every stage: after an `Err` it goes on with the next sample; a sample that it loses goes on as an `Err` with its place, so
@@ -20,11 +23,14 @@
 
 mod align;
 mod batch;
+mod batch_by;
 mod decode;
 mod expand;
 mod group_by_keys;
 mod held;
+mod interleave;
 mod map_body;
+mod mix;
 mod offload;
 mod open_twins;
 mod prefetch;
@@ -41,10 +47,13 @@ mod wanted;
 
 pub use align::LookAhead;
 pub use batch::{Batches, Batching};
+pub use batch_by::{BatchBy, Bucketing, Rest};
 pub use decode::Decode;
 pub use expand::{Entry, Expand, KeyList, Member};
 pub use group_by_keys::GroupByKeys;
+pub use interleave::Interleave;
 pub use map_body::{FilterSamples, MapBody};
+pub use mix::{Mix, mix};
 pub use offload::Offload;
 pub use open_twins::{OpenTwins, Tar, Twins};
 pub use prefetch::Prefetch;

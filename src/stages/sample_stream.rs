@@ -1,10 +1,13 @@
 //! What may follow a stream of samples.
 
+use std::hash::Hash;
+
 use bytes::Bytes;
 use futures::Stream;
 
 use super::assert_stream;
 use super::batch::{Batches, Batching};
+use super::batch_by::{BatchBy, Bucketing};
 use super::decode::Decode;
 use super::map_body::{FilterSamples, MapBody};
 use super::offload::Offload;
@@ -141,6 +144,30 @@ pub trait SampleStream<T>: Stream<Item = Result<Sample<T>>> {
         T::Output: Send + 'static,
     {
         assert_stream::<Result<Batch<T::Output>>, _>(Batches::new(self, n.into()))
+    }
+
+    /// Puts samples of one kind into a batch: `key` names the kind (a shape, an aspect ratio, a class of lengths). A bucket that is full
+    /// leaves. Takes a number or [`Bucketing`]; see [`BatchBy::size_of`] for batches of equal cost.
+    ///
+    /// Order: a batch leaves when its last sample has come. Memory: the samples of all buckets, at most [`Bucketing::hold`].
+    ///
+    /// # Resuming
+    /// Lowers the floor to the oldest sample held. Fed with what is owed, the buckets hold again what they held.
+    ///
+    /// # Errors
+    /// A sample that doesn't fit the first one of its bucket is lost, and named.
+    ///
+    /// # Panics
+    /// If the size is 0; when polled outside a tokio runtime.
+    fn batch_by<K, F>(self, key: F, bucketing: impl Into<Bucketing>) -> BatchBy<Self, T, K, F>
+    where
+        Self: Sized,
+        T: Collate + Send + 'static,
+        T::Output: Send + 'static,
+        K: Eq + Hash + Clone,
+        F: FnMut(&T) -> K,
+    {
+        assert_stream::<Result<Batch<T::Output>>, _>(BatchBy::new(self, key, bucketing.into()))
     }
 
     /// Runs everything before it in a task of its own, up to `n` items ahead. A [`Loader`](crate::loader::Loader) does this for each lane.

@@ -255,6 +255,7 @@ impl Stream for ShardList {
                 repeat,
                 state,
                 first,
+                stride: 1,
             })));
         }
     }

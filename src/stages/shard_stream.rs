@@ -3,12 +3,15 @@
 use std::sync::Arc;
 
 use futures::Stream;
+use futures::stream::BoxStream;
 
 use super::assert_stream;
+use super::interleave::Interleave;
 use super::open_twins::{OpenTwins, Twins};
 use super::shuffle_shards::ShuffleShards;
 use super::split::Split;
 use crate::error::Result;
+use crate::sample::Sample;
 use crate::shard::Shard;
 use crate::store::Store;
 use crate::topology::{Rank, Worker};
@@ -80,5 +83,32 @@ pub trait ShardStream: Stream<Item = Result<Shard>> {
         Self: Sized,
     {
         assert_stream::<Result<Twins>, _>(OpenTwins::new(self, Arc::new(store)))
+    }
+
+    /// Reads `width` shards at a time, one sample from each in turn, so that a batch draws on as many more shards for the same memory.
+    /// `read` is the chain that reads one of them: `|shards| shards.open_twins(store.clone()).expand().group_by_keys()`.
+    ///
+    /// Order: sample `i` of the `s`-th shard of a group has the time `base + i * width + s`. Shards that end early leave gaps. Memory: one
+    /// sample and the open twins of each shard.
+    ///
+    /// # Resuming
+    /// Nothing to do: a sample's ordinal follows from its shard's place and its index.
+    ///
+    /// # Errors
+    /// Those of the chain inside.
+    ///
+    /// # Panics
+    /// If `width` is 0.
+    fn interleave<S, T>(
+        self,
+        width: u32,
+        read: impl FnMut(BoxStream<'static, Result<Shard>>) -> S + Send + 'static,
+    ) -> Interleave<Self, T>
+    where
+        Self: Sized,
+        S: Stream<Item = Result<Sample<T>>> + Send + 'static,
+        T: Send + 'static,
+    {
+        assert_stream::<Result<Sample<T>>, _>(Interleave::new(self, width, read))
     }
 }
