@@ -115,6 +115,8 @@ impl Parser {
     /// The member found first may lack the extended header that named it, so it is left out with a [`Step::Warning`] unless it has
     /// one. Its sample may lack members too: the caller drops every member until the key has changed.
     pub fn resync(&mut self) {
+        // Not the block that the error is about.
+        self.input.skip(1);
         self.state = State::Search;
         self.gap = true;
         self.forget();

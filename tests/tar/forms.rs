@@ -336,6 +336,32 @@ fn resync_goes_on_behind_the_broken_place() {
 }
 
 #[test]
+fn resync_gets_past_what_is_whole_but_refused() {
+    let negative = changed(ustar(b"n.bin", 0, b'0'), |block| block[124..136].fill(0xff));
+    for refused in [
+        gnu(b"s.bin", 0, b'S'),
+        ustar(b"big.bin", 5000, b'0'),
+        ustar(b"x", 1 << 30, b'x'),
+        negative,
+    ] {
+        let mut parser = Parser::new().max_member(4000);
+        let archive = tar(&[
+            &file(b"a.txt", b"1"),
+            &refused,
+            &pax(b'x', &[("path", b"b.txt")]),
+            &file(b"b", b"2"),
+        ]);
+        parser.push(Bytes::from(archive));
+        parser.finish();
+        let _first = parser.next().unwrap();
+        assert_eq!(parser.next().unwrap_err().offset(), Some(1024));
+        parser.resync();
+        let Ok(Step::Member(member)) = parser.next() else { panic!() };
+        assert_eq!(member.name, "b.txt");
+    }
+}
+
+#[test]
 fn resync_finds_nothing_in_nothing() {
     let mut parser = Parser::new();
     parser.push(Bytes::from(vec![b'x'; 5000]));
