@@ -15,6 +15,7 @@ mod path_list;
 mod pid_order;
 mod plan;
 mod sample_index;
+mod sample_index_file;
 mod sampler;
 mod share;
 pub mod wdinfo;

@@ -177,83 +177,75 @@ impl Parser {
                 _ => header.bad_sum(),
             });
         }
-        let kind = header.kind();
-        let header_offset = self.first_header.unwrap_or(at);
-        if matches!(kind, Kind::LongName | Kind::LongLink | Kind::Pax | Kind::PaxGlobal) {
-            if kind != Kind::PaxGlobal {
-                self.first_header = Some(header_offset);
+        match header.kind() {
+            kind @ (Kind::LongName | Kind::LongLink | Kind::Pax | Kind::PaxGlobal) => {
+                let size = header.size()?;
+                self.begin_extended(kind, size, at)
             }
-            let size = header.size()?;
-            if size > MAX_EXTENDED {
-                return Err(Error::tar(format!(
-                    "an extended header of {size} bytes: more than the {MAX_EXTENDED} allowed"
-                )));
-            }
-            self.input.skip(BLOCK as u64);
-            self.state = State::Extended { kind, size: size as usize };
-            return Ok(None);
+            kind => self.begin_member(kind, at),
         }
+    }
 
-        // A member: what the extended headers say comes before what this header says.
-        let name = self
-            .extended
-            .name()
-            .or(self.global.name())
-            .map_or_else(|| header.name(), Cow::Borrowed);
-        let error = |error: Error| error.at(header_offset).in_member(display(&name));
+    /// An extended header: its body comes next.
+    fn begin_extended(&mut self, kind: Kind, size: u64, at: u64) -> Result<Option<Step>> {
+        if size > MAX_EXTENDED {
+            return Err(Error::tar(format!(
+                "an extended header of {size} bytes: more than the {MAX_EXTENDED} allowed"
+            )));
+        }
+        if kind != Kind::PaxGlobal {
+            self.first_header.get_or_insert(at);
+        }
+        self.input.skip(BLOCK as u64);
+        self.state = State::Extended { kind, size: size as usize };
+        Ok(None)
+    }
+
+    /// The header of a member: what extended headers said comes before what it says.
+    fn begin_member(&mut self, kind: Kind, at: u64) -> Result<Option<Step>> {
+        let header_offset = self.first_header.unwrap_or(at);
+        let Some(block) = self.input.block() else { return Ok(Some(Step::NeedMore)) };
+        let header = Header::new(block);
+        let name = self.extended.name().or(self.global.name());
+        let name = name.map_or_else(|| header.name(), Cow::Borrowed);
+        let explain = |error: Error| error.at(header_offset).in_member(display(&name));
+
         let size = match self.extended.size.or(self.global.size) {
             Some(size) => size,
-            None => header.size().map_err(error)?,
+            None => header.size().map_err(explain)?,
         };
-        let sparse = self
-            .extended
-            .sparse
-            .or(self.global.sparse)
-            .or((kind == Kind::Sparse).then_some("GNU old form"));
-        if let Some(form) = sparse {
-            return Err(error(Error::tar(format!(
-                "a sparse file ({form}): files with holes can't be read"
-            ))));
+        let old_form = (kind == Kind::Sparse).then_some("GNU old form");
+        if let Some(form) = self.extended.sparse.or(self.global.sparse).or(old_form) {
+            let message = format!("a sparse file ({form}): files with holes can't be read");
+            return Err(explain(Error::tar(message)));
         }
         let orphan = self.gap && header_offset == at;
         let is_file = kind == Kind::File && name.last() != Some(&b'/') && !orphan;
         if is_file && size > self.max_member {
             let limit = self.max_member;
-            return Err(error(Error::tar(format!(
-                "a member of {size} bytes: more than the {limit} allowed"
-            ))));
+            let message = format!("a member of {size} bytes: more than the {limit} allowed");
+            return Err(explain(Error::tar(message)));
         }
-        let warning = match kind {
-            Kind::File if orphan => {
-                Some("left out: it stands behind a broken place, its name may be wrong".into())
-            }
-            Kind::Link(word) => Some(
-                format!("a {word} to {}: it has no bytes of its own", display(header.target()))
-                    .into(),
-            ),
-            Kind::Continued => {
-                Some("the rest of a file that began in another volume: left out".into())
-            }
-            Kind::Unknown(kind) => {
-                Some(format!("a member of unknown type `{}`: left out", kind.escape_ascii()).into())
-            }
-            _ => None,
+
+        let (state, step) = if is_file {
+            // At most `max_member`, and more than fits into memory never comes together.
+            let size = usize::try_from(size).unwrap_or(usize::MAX);
+            (State::Member { name: Bytes::copy_from_slice(&name), size, header_offset }, None)
+        } else {
+            let warning = left_out(kind, header, orphan).map(|message| Warning {
+                name: Some(Bytes::copy_from_slice(&name)),
+                message,
+                offset: header_offset,
+            });
+            let doubtful = header.size_is_doubtful() && size > 0;
+            let state = if doubtful { State::Doubtful { size } } else { State::skip(size) };
+            (state, warning.map(Step::Warning))
         };
-        let doubtful = header.size_is_doubtful() && size > 0;
-        let name = (is_file || warning.is_some()).then(|| Bytes::copy_from_slice(&name));
         self.input.skip(BLOCK as u64);
         self.gap = false;
         self.forget();
-        self.state = match name {
-            // At most `max_member`, and more than fits into memory never comes together.
-            Some(ref name) if is_file => {
-                let size = usize::try_from(size).unwrap_or(usize::MAX);
-                State::Member { name: name.clone(), size, header_offset }
-            }
-            _ if doubtful => State::Doubtful { size },
-            _ => State::skip(size),
-        };
-        Ok(warning.map(|message| Step::Warning(Warning { name, message, offset: header_offset })))
+        self.state = state;
+        Ok(step)
     }
 
     /// Less than a block is left where a header is due.
@@ -407,5 +399,23 @@ impl State {
     /// Skips a body with its padding.
     const fn skip(size: u64) -> Self {
         Self::Skip { left: padded(size), padding: padded(size) - size }
+    }
+}
+
+/// What to say of a member that is no file for us; nothing of what nobody misses.
+fn left_out(kind: Kind, header: Header<'_>, orphan: bool) -> Option<Cow<'static, str>> {
+    match kind {
+        Kind::File if orphan => {
+            Some("left out: it stands behind a broken place, its name may be wrong".into())
+        }
+        Kind::Link(word) => {
+            let target = display(header.target());
+            Some(format!("a {word} to {target}: it has no bytes of its own").into())
+        }
+        Kind::Continued => Some("the rest of a file that began in another volume: left out".into()),
+        Kind::Unknown(kind) => {
+            Some(format!("a member of unknown type `{}`: left out", kind.escape_ascii()).into())
+        }
+        _ => None,
     }
 }
