@@ -7,13 +7,14 @@ use std::sync::Arc;
 use futures::stream::{Stream, StreamExt};
 
 use super::lane::{self, Lane};
+use super::legacy::LegacyProgress;
 use super::{LaneRun, Loader, OnError, Recipe, State, Stats};
 use crate::checkpoint::{Checkpoint, Identity};
 use crate::error::{Error, Result};
 use crate::progress::LaneProgress;
 use crate::recipe::{self, Note};
 use crate::sample::Heads;
-use crate::shard::{Manifest, Tail};
+use crate::shard::{LegacyStart, Manifest, Tail};
 use crate::stages::Pump;
 use crate::topology::Rank;
 
@@ -29,6 +30,7 @@ pub struct Builder<B> {
     lanes: Option<u32>,
     epochs: Option<u64>,
     first_epoch: u64,
+    legacy: Option<LegacyStart>,
     with_epoch: Option<u64>,
     prefetch: usize,
     on_error: OnError,
@@ -64,6 +66,7 @@ impl<B: Heads + Send + 'static> Builder<B> {
             lanes: None,
             epochs: Some(1),
             first_epoch: 0,
+            legacy: None,
             with_epoch: None,
             prefetch: 2,
             on_error: OnError::Stop,
@@ -120,6 +123,14 @@ impl<B: Heads + Send + 'static> Builder<B> {
         self
     }
 
+    /// Begins where PiD would go on by `WDS_EPOCH_NUM` and `WDS_START_INDEX` ([`LegacyStart::from_env`]): whole shards are left
+    /// out, and a warning says how many samples are seen again. For runs without `interleave` that have no checkpoint yet.
+    pub fn legacy_start(mut self, start: LegacyStart) -> Self {
+        self.first_epoch = start.epoch;
+        self.legacy = Some(start);
+        self
+    }
+
     /// An epoch of a rank is this many batches, whatever its lanes have: each goes on into its next epoch's order on its own. All ranks
     /// take equal steps, whatever is skipped.
     pub fn with_epoch(mut self, batches: u64) -> Self {
@@ -164,10 +175,18 @@ impl<B: Heads + Send + 'static> Builder<B> {
         let lanes = lanes.ok_or_else(|| Error::config("more lanes than can be counted"))?;
         self.check_even()?;
         let (identity, notes) = self.identity(lanes, self.seed.unwrap_or(0))?;
+        let legacy = self.legacy.map(|start| {
+            let ranks = self.rank.world_size();
+            LegacyProgress::new(start, &self.manifest, self.tail, lanes, ranks)
+        });
+        let legacy = legacy.transpose()?;
         let progress = self
             .rank
             .lanes(lanes)
-            .map(|lane| (lane, LaneProgress::at(self.first_epoch, self.sources())))
+            .map(|lane| match &legacy {
+                Some(legacy) => (lane, legacy.of_lane(lane)),
+                None => (lane, LaneProgress::at(self.first_epoch, self.sources())),
+            })
             .collect();
         self.run(identity, &notes, progress)
     }

@@ -3,6 +3,7 @@
 
 mod builder;
 mod lane;
+mod legacy;
 mod on_error;
 mod stats;
 

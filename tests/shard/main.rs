@@ -6,6 +6,7 @@ mod broadcast;
 mod catalog;
 mod epoch_order;
 mod files;
+mod legacy;
 mod manifest;
 mod plan;
 #[cfg(feature = "cli")]
