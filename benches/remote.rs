@@ -3,6 +3,8 @@
 //! A server on the loopback address answers after 50 ms, gives each connection 40 MB/s and all together 400 MB/s. One connection is bound
 //! by its own limit; ranges read ahead should reach the server's. Then again with 1 % of requests refused and 1 % stalling.
 
+#![allow(clippy::print_stdout)]
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -101,10 +103,11 @@ impl Server {
     }
 }
 
-async fn start(size: u64, failing: u64, stalling: u64) -> String {
+async fn start(size: u64, failing: u64, stalling: u64) -> (String, Arc<Server>) {
     let (data, requests, link) = (vec![7; PIECE].into(), AtomicU64::new(0), AtomicU64::new(0));
     let server =
         Arc::new(Server { size, data, failing, stalling, requests, began: Instant::now(), link });
+    let counts = Arc::clone(&server);
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a loopback address");
     let url = format!("http://{}/shard.tar", listener.local_addr().expect("an address"));
     tokio::spawn(async move {
@@ -114,12 +117,12 @@ async fn start(size: u64, failing: u64, stalling: u64) -> String {
             tokio::spawn(async move { server.serve(stream).await });
         }
     });
-    url
+    (url, counts)
 }
 
 /// Reads some objects at once, and prints how fast.
 async fn run(name: &str, size: u64, streams: u64, faults: (u64, u64), options: RemoteOptions) {
-    let url = start(size, faults.0, faults.1).await;
+    let (url, server) = start(size, faults.0, faults.1).await;
     let client = Http::builder().no_proxy().build().expect("a client");
     let store = Remote::new(Http::with_client(client), options).expect("options");
     let began = Instant::now();
@@ -147,10 +150,11 @@ async fn run(name: &str, size: u64, streams: u64, faults: (u64, u64), options: R
     let first = done.iter().map(|(_, first)| first.as_secs_f64()).fold(0.0, f64::max);
     let speed = bytes as f64 / seconds;
     println!(
-        "{name:42} {:6.1} MB/s  {:5.1} % of the server   first MiB after {:3.0} ms",
+        "{name:42} {:6.1} MB/s  {:5.1} % of the server   first MiB after {:3.0} ms   {} requests",
         speed / 1e6,
         speed / ALL * 100.0,
-        first * 1e3
+        first * 1e3,
+        server.requests.load(Ordering::Relaxed)
     );
 }
 

@@ -1,12 +1,13 @@
 //! Arguments that several commands share: which shards, from where.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
 
 use crate::error::{Error, Result};
 use crate::shard::{DataSet, Manifest};
-use crate::store::{StoreOptions, Stores, parse_duration};
+use crate::store::{CacheOptions, StoreOptions, Stores, parse_duration, parse_size};
 
 /// Which shards.
 #[derive(Debug, Clone, Args)]
@@ -34,6 +35,16 @@ pub(crate) struct Remote {
     /// A connection that is silent for so long is opened again (10s).
     #[arg(long, value_name = "TIME", value_parser = duration)]
     stall_timeout: Option<Duration>,
+    /// Keep remote shards in this folder, which any number of processes may share.
+    #[arg(long, value_name = "DIR")]
+    cache_dir: Option<PathBuf>,
+    /// How large the folder may grow; what was used longest ago goes first.
+    #[arg(long, value_name = "SIZE", value_parser = size, default_value = "100GiB", requires = "cache_dir")]
+    cache_size: u64,
+}
+
+fn size(text: &str) -> Result<u64> {
+    parse_size(text)
 }
 
 fn duration(text: &str) -> Result<Duration> {
@@ -49,6 +60,9 @@ impl Data {
         }
         if let Some(timeout) = self.remote.stall_timeout {
             options.remote.retry.stall_timeout = timeout;
+        }
+        if let Some(folder) = &self.remote.cache_dir {
+            options.cache = Some(CacheOptions::new(folder, self.remote.cache_size));
         }
         let stores = Stores::new(options)?;
         let mut data_set = DataSet::at_all(&self.shards);

@@ -15,6 +15,8 @@ const NEWEST: f64 = 0.2;
 const SHORTEST_SILENCE: Duration = Duration::from_millis(250);
 /// Replies that take no longer are never slow by comparison.
 const SHORTEST_REPLY: Duration = Duration::from_millis(500);
+/// What is usual may become known while we wait: look again after this time at the latest.
+const LOOK: Duration = Duration::from_millis(250);
 /// How many times the usual is too much.
 const SILENCE_FACTOR: f64 = 8.0;
 const SLOW_FACTOR: f64 = 4.0;
@@ -98,7 +100,7 @@ impl Pace {
             look_again =
                 look_again.min(after.saturating_sub(reply.waited).max(Duration::from_secs(1)));
         }
-        Verdict::Wait(look_again.max(Duration::from_millis(1)))
+        Verdict::Wait(look_again.clamp(Duration::from_millis(1), LOOK))
     }
 
     /// The longest silence that is waited for.
@@ -180,14 +182,14 @@ mod tests {
             // Eight times the usual latency of silence.
             (799, 799, 0, 0, wait(1)),
             (800, 800, 0, 0, stalled),
-            (800, 800, 0, 1, wait(800)),
+            (800, 800, 0, 1, wait(250)),
             (1600, 1600, 0, 1, stalled),
             // Never longer than the stall timeout.
             (10_000, 10_000, 0, 9, stalled),
             // Four times the usual 200 ms for a reply of 1 MB.
             (1, 799, 900_000, 0, wait(1)),
             (1, 800, 900_000, 0, slow),
-            (1, 800, 900_000, 1, wait(800)),
+            (1, 800, 900_000, 1, wait(250)),
             (1, 1600, 900_000, 1, slow),
         ] {
             let reply = Progress {

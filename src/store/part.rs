@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Buf;
@@ -31,8 +31,8 @@ pub(super) struct Part<T> {
     pub(super) known: Option<Known>,
     /// Told as soon as the first answer is in.
     pub(super) announce: Option<oneshot::Sender<Found>>,
-    /// Set when the server asks for patience.
-    pub(super) throttled: Arc<AtomicBool>,
+    /// Counts how often the server asks for patience.
+    pub(super) refused: Arc<AtomicUsize>,
 }
 
 /// Where a part ends.
@@ -82,7 +82,7 @@ impl<T: Transport> Part<T> {
             match failure.kind {
                 FailureKind::Stalled | FailureKind::Slow => reopened += 1,
                 FailureKind::Status { code: 429 | 503, .. } => {
-                    self.throttled.store(true, Ordering::Relaxed)
+                    _ = self.refused.fetch_add(1, Ordering::Relaxed)
                 }
                 _ => {}
             }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -43,12 +43,12 @@ pub struct RemoteOptions {
 }
 
 impl Default for RemoteOptions {
-    /// Parts of 8 MiB, up to 16 ranges of an object, 512 MiB ahead, 64 connections.
+    /// Parts of 8 MiB, up to 32 ranges of an object, 512 MiB ahead, 64 connections.
     fn default() -> Self {
         Self {
             retry: RetryOptions::default(),
             part: 8 << 20,
-            ranges: 16,
+            ranges: 32,
             budget: Budget::new(512 << 20),
             limit: Limit::new(64),
         }
@@ -56,7 +56,7 @@ impl Default for RemoteOptions {
 }
 
 /// Ranges that a stream begins with on a store of which nothing is known yet.
-const FIRST_WIDTH: usize = 4;
+const FIRST_WIDTH: usize = 8;
 
 /// Parts that wait for the reader, for each range that may be read at once: the budget in bytes is the narrower limit as a rule.
 const PARTS_AHEAD: usize = 4;
@@ -175,7 +175,7 @@ impl<T: Transport> Store for Remote<T> {
                 parts: sender,
                 hunger,
                 waited: Arc::clone(&waited),
-                throttled: Arc::default(),
+                refused: Arc::default(),
             };
             let task = AbortOnDropHandle::new(tokio::spawn(driver.run(range)));
             futures::stream::unfold(
@@ -243,7 +243,7 @@ struct Driver<T> {
     hunger: watch::Receiver<bool>,
     /// Microseconds that the reader has waited.
     waited: Arc<AtomicU64>,
-    throttled: Arc<AtomicBool>,
+    refused: Arc<AtomicUsize>,
 }
 
 impl<T: Transport> Driver<T> {
@@ -299,7 +299,7 @@ impl<T: Transport> Driver<T> {
             until,
             known: None,
             announce: None,
-            throttled: Arc::clone(&self.throttled),
+            refused: Arc::clone(&self.refused),
         }
     }
 
@@ -344,7 +344,8 @@ impl<T: Transport> Driver<T> {
             reader_waited: Duration::from_micros(
                 self.waited.load(Ordering::Relaxed) - round.waited,
             ),
-            throttled: self.throttled.swap(false, Ordering::Relaxed),
+            refused: self.refused.swap(0, Ordering::Relaxed),
+            parts: round.parts,
         }
     }
 }
