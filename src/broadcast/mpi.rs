@@ -193,8 +193,7 @@ impl Tags {
 
     fn verdict(self) -> Result<Option<Result<usize, String>>> {
         let world = SimpleCommunicator::world();
-        let Some(message) =
-            world.process_at_rank(0).immediate_matched_probe_with_tag(self.verdict)
+        let Some(message) = world.process_at_rank(0).immediate_matched_probe_with_tag(self.verdict)
         else {
             return Ok(None);
         };

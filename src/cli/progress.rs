@@ -56,7 +56,7 @@ pub(crate) struct Progress {
 enum Shown {
     Nothing,
     Bar(ProgressBar),
-    Lines { word: &'static str, next: Instant, interval: Option<u64>, said: u64 },
+    Lines { next: Instant, interval: Option<u64>, said: u64 },
 }
 
 impl Progress {
@@ -68,7 +68,7 @@ impl Progress {
         } else if std::io::stderr().is_terminal() {
             Shown::Bar(ProgressBar::new(0))
         } else {
-            Shown::Lines { word: "", next: begun + EVERY, interval, said: 0 }
+            Shown::Lines { next: begun + EVERY, interval, said: 0 }
         };
         Self { shown, begun }
     }
@@ -106,12 +106,12 @@ impl Progress {
                 bar.set_position(done);
                 bar.set_message(if bytes > 0 { format!("{rate}/s") } else { String::new() });
             }
-            Shown::Lines { word: last, next, interval, said } => {
-                let due = Instant::now() >= *next || interval.is_some_and(|n| done >= *said + n);
-                if *last == word && !due {
+            Shown::Lines { next, interval, said } => {
+                // A new phase begins at 0 again.
+                let moved = done.abs_diff(*said);
+                if Instant::now() < *next && interval.is_none_or(|n| moved < n) {
                     return;
                 }
-                *last = word;
                 *next = Instant::now() + EVERY;
                 *said = done;
                 if total > 0 {

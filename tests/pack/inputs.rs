@@ -208,8 +208,16 @@ fn a_new_twin_for_every_shard() {
             ],
         );
     }
-    let add =
-        ["pack", "--add-to", &path(&output), "--input-dir", &path(&more), "--dataset-name", "in"];
+    let add = [
+        "pack",
+        "--add-to",
+        &path(&output),
+        "--input-dir",
+        &path(&more),
+        "--dataset-name",
+        "in",
+        "--quiet",
+    ];
     let refused = shardstream(&add);
     assert_eq!(refused.status.code(), Some(1));
     let want = format!("1 keys of the data set have no file, such as in__{}", stems[0]);
