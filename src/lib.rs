@@ -4,6 +4,7 @@
 pub mod adapters;
 pub mod augment;
 pub mod broadcast;
+pub mod certificate;
 pub mod checkpoint;
 #[cfg(feature = "cli")]
 pub mod cli;

@@ -349,6 +349,25 @@ impl Digest {
     }
 }
 
+/// Why something was not delivered.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Skip {
+    /// Place of the shard.
+    pub place: u64,
+    /// Which of its samples.
+    pub index: u64,
+    /// Whether all that follows in the shard is lost too.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub rest: bool,
+    /// In words.
+    pub reason: String,
+}
+
+/// Most skips that are kept with their reasons, for each source; beyond them only the count grows.
+const SKIPS: usize = 100;
+/// Longest reason that is kept, in characters.
+const REASON: usize = 200;
+
 /// What is settled of one source in one lane in one epoch.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SourceProgress {
@@ -366,6 +385,12 @@ pub struct SourceProgress {
     /// Samples that somebody between the stages dropped without a word.
     #[serde(default)]
     pub silent: u64,
+    /// Of the samples handed out, those of shards that a tail policy gave out a second time.
+    #[serde(default)]
+    pub repeated: u64,
+    /// What was given up, with the reasons: the first 100 of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub skips: Vec<Skip>,
     /// Everything that was settled with a position.
     #[serde(default)]
     pub digest: Digest,
@@ -436,6 +461,31 @@ impl SourceProgress {
                     end,
                 },
             ),
+        }
+        new
+    }
+
+    /// Says where a shard begins of which nothing is settled yet.
+    pub(crate) fn begin_at(&mut self, place: u64, first: u64) {
+        if let Err(at) = self.shards.binary_search_by_key(&place, |shard| shard.place) {
+            self.shards.insert(at, ShardState { place, first, stride: 1, end: None });
+        }
+    }
+
+    /// Settles something that is given up; false if it had been settled before.
+    pub fn skip(&mut self, position: &Position, mark: &Mark, rest: bool, reason: &str) -> bool {
+        let new = self.settle(position, mark);
+        if new {
+            self.skipped += 1;
+            if self.skips.len() < SKIPS {
+                let reason = reason.chars().take(REASON).collect();
+                self.skips.push(Skip {
+                    place: position.place,
+                    index: position.index,
+                    rest,
+                    reason,
+                });
+            }
         }
         new
     }

@@ -16,10 +16,11 @@ use super::data::Data;
 use crate::checkpoint::Checkpoint;
 use crate::decode::Decoder;
 use crate::error::{Error, Result};
-use crate::loader::{Builder, Lane, Loader, OnError};
+use crate::loader::{Builder, Lane, Loader, OnError, travel};
+use crate::progress::LaneProgress;
 use crate::recipe;
 use crate::sample::{Batch, Fields, Head, Image, Value};
-use crate::shard::{KeyIndex, Manifest};
+use crate::shard::{EpochOrder, KeyIndex, Manifest, Order, Tail};
 use crate::stages::{KeyList, MemberStream, SampleStream, ShardStream, TwinStream};
 use crate::store::{Stores, read_all};
 use crate::topology::Rank;
@@ -78,10 +79,17 @@ pub(crate) struct Args {
     /// Stop after so many batches.
     #[arg(long, value_name = "N")]
     batches: Option<u64>,
+    /// Show this lane, from the batch that --lane-batch names on (one batch, unless --batches says more), without reading what
+    /// comes before it. Needs counts in wdinfo.json to do so; faults before it are not known of.
+    #[arg(long, value_name = "L", requires_all = ["lane_batch", "batch"], conflicts_with_all = ["resume", "rank", "world_size"])]
+    lane: Option<u32>,
+    /// Number of the batch in its lane in this epoch, from 0.
+    #[arg(long, value_name = "T", requires = "lane")]
+    lane_batch: Option<u64>,
     /// Write a checkpoint here at the end.
     #[arg(long, value_name = "FILE")]
     checkpoint: Option<PathBuf>,
-    /// Write the checkpoint after every N batches too.
+    /// Write the checkpoint at the start and after every N batches too.
     #[arg(long, value_name = "N", requires = "checkpoint")]
     checkpoint_every: Option<u64>,
     /// Go on from these parts of a checkpoint.
@@ -266,6 +274,9 @@ impl Args {
         let (stores, manifest) = self.data.load().await?;
         let keys = self.keys(&manifest, &stores).await?;
         let builder = self.builder(&manifest, stores, keys)?;
+        if let (Some(lane), Some(batch)) = (self.lane, self.lane_batch) {
+            return self.travel(&manifest, builder, lane, batch).await;
+        }
         if self.resume.is_empty() {
             return builder.first_epoch(self.epoch.unwrap_or(0)).start();
         }
@@ -273,6 +284,61 @@ impl Args {
         let epochs = parts.iter().flat_map(|part| part.lanes().map(|(_, progress)| progress.epoch));
         let epoch = self.epoch.unwrap_or_else(|| epochs.min().unwrap_or(0));
         builder.first_epoch(epoch).resume(parts)
+    }
+}
+
+impl Args {
+    /// A loader of one lane that begins at one of its batches.
+    async fn travel(
+        &self,
+        manifest: &Manifest,
+        builder: Builder<Lines>,
+        lane: u32,
+        batch: u64,
+    ) -> Result<Loader<Lines>> {
+        let lanes = self.lanes.unwrap_or(self.workers);
+        if lane >= lanes {
+            return Err(Error::config(format!(
+                "lane {lane} of {lanes} lanes: say how many with --lanes"
+            )));
+        }
+        let (seed, epoch) = (self.seed.unwrap_or(0), self.epoch.unwrap_or(0));
+        // A rank for each lane: this one runs just ours.
+        let builder =
+            builder.rank(Rank::new(lane, lanes)?).workers(1).lanes(lanes).first_epoch(epoch);
+        let order = if self.shuffle.is_some() && !self.no_shuffle_shards {
+            Order::Shuffled { seed }
+        } else {
+            Order::Listed
+        };
+        let order = EpochOrder::new(order, Tail::default(), manifest.len(), lanes, epoch, 0)?;
+        let samples = batch.saturating_mul(self.batch.unwrap_or(1) as u64);
+        let chain = travel::Chain { seed, epoch, lane, shuffle: self.shuffle.filter(|&n| n > 0) };
+        if manifest.has_counts() && self.index.is_none() {
+            let progress = travel::after(manifest, &order, chain, samples);
+            let progress = progress.ok_or_else(|| {
+                Error::config(format!("lane {lane} has no batch {batch} in epoch {epoch}"))
+            })?;
+            return builder.start_at(
+                lanes,
+                [(lane, LaneProgress { batches: batch, turns: batch, ..progress })].into(),
+            );
+        }
+        tracing::warn!("no counts in the manifest: what comes before the batch is read");
+        let mut loader = builder.start()?;
+        for passed in 0..batch {
+            if loader.next().await.transpose()?.is_none() {
+                return Err(Error::config(format!(
+                    "lane {lane} has only {passed} batches in epoch {epoch}"
+                )));
+            }
+        }
+        Ok(loader)
+    }
+
+    /// How many batches are printed at most.
+    fn most(&self) -> Option<u64> {
+        self.batches.or(self.lane.map(|_| 1))
     }
 }
 
@@ -318,7 +384,10 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
 async fn copy(args: &Args, loader: &mut Loader<Lines>, out: &mut Out) -> Result<ExitCode> {
     let mut batches = 0;
     let mut interrupt = std::pin::pin!(tokio::signal::ctrl_c());
-    while args.batches.is_none_or(|most| batches < most) {
+    if let (Some(_), Some(path)) = (args.checkpoint_every, &args.checkpoint) {
+        loader.checkpoint().save(path)?;
+    }
+    while args.most().is_none_or(|most| batches < most) {
         let before: Vec<_> =
             loader.lanes().map(|(id, lane)| (id, lane.epoch, lane.batches)).collect();
         let next = tokio::select! {

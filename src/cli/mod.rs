@@ -1,6 +1,7 @@
 //! The command line `shardstream`: one file a subcommand.
 
 mod cat;
+mod certify;
 mod data;
 mod index;
 mod info;
@@ -33,6 +34,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Cat(Box<cat::Args>),
+    Certify(certify::Args),
     Index(index::Index),
     Pack(Box<pack::Pack>),
     Plan(Box<plan::PlanArgs>),
@@ -57,6 +59,7 @@ pub fn main() -> ExitCode {
 fn run(cli: Cli) -> Result<ExitCode> {
     match cli.command {
         Command::Cat(args) => block_on(cat::run(*args)),
+        Command::Certify(args) => block_on(certify::run(args)),
         Command::Index(index) => block_on(index.run()),
         Command::Pack(pack) => pack.run(),
         Command::Verify(verify) => verify.run(),

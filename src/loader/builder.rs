@@ -215,6 +215,16 @@ impl<B: Heads + Send + 'static> Builder<B> {
         self.run(identity, &notes, progress)
     }
 
+    /// Begins where the lanes of this rank are said to be.
+    pub(crate) fn start_at(
+        self,
+        lanes: u32,
+        progress: BTreeMap<u32, LaneProgress>,
+    ) -> Result<Loader<B>> {
+        let (identity, notes) = self.identity(lanes, self.seed.unwrap_or(0))?;
+        self.run(identity, &notes, progress)
+    }
+
     fn sources(&self) -> usize {
         self.manifest.sources().len().max(1)
     }

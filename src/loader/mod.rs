@@ -6,6 +6,7 @@ mod lane;
 mod legacy;
 mod on_error;
 mod stats;
+pub(crate) mod travel;
 
 use std::fmt;
 use std::pin::Pin;
@@ -314,9 +315,8 @@ impl<B: Heads + Send + 'static> Loader<B> {
             let lanes = self.identity.lanes;
             match self.lanes[at].progress.source(position.source) {
                 Ok(source) => {
-                    if source.settle(&position, &mark) {
-                        source.skipped += 1;
-                    }
+                    let rest = error.scope() != Scope::Sample;
+                    source.skip(&position, &mark, rest, &error.to_string());
                     source.raise(mark.floor, lanes.into());
                 }
                 Err(error) => return Some(error),
@@ -337,6 +337,7 @@ fn settle(
         let source = progress.source(head.origin.source)?;
         if source.settle(&head.position(), &head.mark) {
             source.delivered += 1;
+            source.repeated += u64::from(head.origin.repeat);
         }
         stats.samples += 1;
         stats.repeated += u64::from(head.origin.repeat);

@@ -92,6 +92,11 @@ impl Align {
         self.sides[side].ended = true;
     }
 
+    /// Whether some members of a key have been handed out, and others may follow.
+    pub(super) fn is_inside_a_key(&self) -> bool {
+        self.current.is_some()
+    }
+
     pub(super) fn next(&mut self) -> Next {
         if let Some((key, lacks, message)) = self.lost.pop_front() {
             return Next::Lost { key, lacks, message };

@@ -236,6 +236,9 @@ impl Open {
                     Ok(None) => Next::End,
                     Err(error) => return Poll::Ready(self.lost(error)),
                 },
+                Join::Align(align) if self.failed.is_some() && !align.is_inside_a_key() => {
+                    Next::End
+                }
                 Join::Align(align) => align.next(),
                 Join::Wanted(wanted) => wanted.next(|warning| warn(path, warning)),
             };
@@ -282,6 +285,11 @@ impl Open {
             (Join::Wanted(wanted), Err(error)) => {
                 // What waits is whole: it comes out before the error.
                 wanted.end(side);
+                self.failed.get_or_insert(error);
+            }
+            (Join::Align(align), Err(error)) => {
+                // The key that is being handed out comes out first, from all sides.
+                align.end(side);
                 self.failed.get_or_insert(error);
             }
             (_, Err(error)) => return Err(error),

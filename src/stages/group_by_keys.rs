@@ -309,16 +309,19 @@ impl Open {
     /// Whether the sample in front of a fault has all its members, as far as can be known.
     fn pending_is_whole(&self, error: &Error) -> bool {
         let Some(pending) = &self.pending else { return false };
+        let has = |modality: &Arc<str>| {
+            pending.fields.iter().any(|(name, _)| name.starts_with(&modality_prefix(modality)))
+        };
+        if !self.shard.leaf.modalities().iter().all(has) {
+            return false;
+        }
         // The fault is in a member of another key: this one was finished.
         if let Some((key, _)) = error.member().and_then(|member| key::split(member.as_bytes())) {
             return key != &pending.key[..];
         }
-        // Else by comparison with the sample before. The first of a shard has none: then by having a field of every modality, and at least two.
+        // Else by comparison with the sample before. The first of a shard has none: then by having at least two fields.
         if self.fields_before.is_empty() {
-            let has = |modality: &Arc<str>| {
-                pending.fields.iter().any(|(name, _)| name.starts_with(&modality_prefix(modality)))
-            };
-            return pending.fields.len() >= 2 && self.shard.leaf.modalities().iter().all(has);
+            return pending.fields.len() >= 2;
         }
         self.fields_before.iter().all(|name| pending.fields.get(name).is_some())
     }

@@ -1,5 +1,8 @@
 //! The loader: order, resuming, errors.
 #![allow(clippy::unwrap_used, missing_docs)]
 
+mod damage;
+mod kill;
+mod order;
 mod resume;
 mod simulation;

@@ -284,7 +284,7 @@ async fn schedule(number: u64) -> bool {
     } else {
         divisors
     };
-    let mut world =
+    let world =
         |rng: &mut Rng| (ranks[rng.below(ranks.len() as u64) as usize], 1 + rng.below(4) as u32);
     let mut whole = Lanes::new();
     if run(&plan, &data, None, world(&mut rng), None, rng.next_u64(), &mut whole).await.is_none() {
