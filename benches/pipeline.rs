@@ -1,0 +1,273 @@
+//! The whole chain, as shares of what the machine can do.
+//!
+//! `cargo bench --bench pipeline` prints, each as the median of runs taken in turns, with the CPU seconds beside the wall time:
+//! - twins, join, shuffle(1000), batch(64) without decoding, against walking the same tars;
+//! - two lanes against one;
+//! - decode, resize and crop to 224, normalised batches of 64, against a bare loop of the same work on all cores.
+//!
+//! `-- --test` runs everything once on little data.
+
+#![allow(clippy::print_stdout, clippy::unwrap_used, missing_docs)]
+
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use futures::StreamExt;
+use shardstream::augment::{crop, normalize, resize};
+use shardstream::prelude::*;
+use shardstream::store::ByteRange;
+use shardstream::tar::{Parser, Step};
+use shardstream::testing;
+
+/// Wall and CPU time of a run.
+#[derive(Debug, Clone, Copy)]
+struct Took {
+    wall: Duration,
+    cpu: f64,
+}
+
+/// CPU seconds of this process so far, all threads (from `/proc/self/stat`; 0 elsewhere).
+fn cpu_seconds() -> f64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let fields: Vec<&str> =
+        stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+    let ticks =
+        |at: usize| fields.get(at).and_then(|field| field.parse::<f64>().ok()).unwrap_or(0.0);
+    // utime and stime, in hundredths of a second.
+    (ticks(11) + ticks(12)) / 100.0
+}
+
+fn peak_rss_mb() -> f64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find(|line| line.starts_with("VmHWM")).unwrap_or_default();
+    line.split_whitespace().nth(1).and_then(|kb| kb.parse::<f64>().ok()).unwrap_or(0.0) / 1024.0
+}
+
+fn time(run: &mut dyn FnMut()) -> Took {
+    let (began, cpu) = (Instant::now(), cpu_seconds());
+    run();
+    Took { wall: began.elapsed(), cpu: cpu_seconds() - cpu }
+}
+
+/// The median of some runs of each, taken in turns.
+fn medians(rounds: usize, runs: &mut [Box<dyn FnMut() + '_>]) -> Vec<Took> {
+    let mut took: Vec<Vec<Took>> = vec![Vec::new(); runs.len()];
+    for _ in 0..rounds {
+        for (run, took) in runs.iter_mut().zip(&mut took) {
+            took.push(time(run));
+        }
+    }
+    let median = |mut took: Vec<Took>| {
+        took.sort_by_key(|took| took.wall);
+        took[took.len() / 2]
+    };
+    took.into_iter().map(median).collect()
+}
+
+fn line(name: &str, took: Took, samples: usize, against: Option<Took>) {
+    let share = against.map(|ceiling| {
+        format!("{:5.0} %", 100.0 * ceiling.wall.as_secs_f64() / took.wall.as_secs_f64())
+    });
+    let rate = samples as f64 / took.wall.as_secs_f64();
+    println!(
+        "  {name:44} {rate:10.0} samples/s {} {:6.2} CPU s",
+        share.unwrap_or_else(|| "       ".into()),
+        took.cpu
+    );
+}
+
+/// Twin tars: a picture's bytes and a little JSON for each sample.
+fn twins(folder: &Path, shards: usize, samples: usize, picture: impl Fn(usize) -> Bytes) {
+    for modality in ["image", "caption"] {
+        std::fs::create_dir_all(folder.join(modality)).unwrap();
+        for shard in 0..shards {
+            let name = |i: usize| {
+                format!(
+                    "{:07}.{}",
+                    shard * samples + i,
+                    if modality == "image" { "jpg" } else { "json" }
+                )
+            };
+            let data = |i: usize| {
+                if modality == "image" {
+                    picture(shard * samples + i)
+                } else {
+                    Bytes::from_static(br#"{"prompt":"a photograph"}"#)
+                }
+            };
+            let files: Vec<_> = (0..samples).map(|i| (name(i), data(i))).collect();
+            let files: Vec<_> =
+                files.iter().map(|(name, data)| (name.as_str(), &data[..])).collect();
+            std::fs::write(
+                folder.join(modality).join(format!("{shard:06}.tar")),
+                testing::tar(&files),
+            )
+            .unwrap();
+        }
+    }
+    let list: Vec<_> = (0..shards).map(|shard| format!("\"{shard:06}.tar\"")).collect();
+    let counts = vec![samples.to_string(); shards];
+    let wdinfo = format!(
+        r#"{{"data_keys":["caption","image"],"data_list":[{}],"data_list_key_count":[{}],"root":{:?},"total_key_count":{}}}"#,
+        list.join(","),
+        counts.join(","),
+        folder.to_str().unwrap(),
+        shards * samples
+    );
+    std::fs::write(folder.join("wdinfo.json"), wdinfo).unwrap();
+}
+
+/// Walks all tars one after the other: the ceiling for everything that walks.
+fn walk(runtime: &tokio::runtime::Runtime, folder: &Path, shards: usize) -> usize {
+    runtime.block_on(async {
+        let mut members = 0;
+        for shard in 0..shards {
+            for modality in ["image", "caption"] {
+                let path = folder.join(modality).join(format!("{shard:06}.tar"));
+                let mut stream = Local.read(path.to_str().unwrap(), ByteRange::ALL);
+                let mut parser = Parser::new();
+                while let Some(chunk) = stream.next().await {
+                    parser.push(chunk.unwrap());
+                    while let Step::Member(member) = parser.next().unwrap() {
+                        members += 1;
+                        std::hint::black_box(member);
+                    }
+                }
+            }
+        }
+        members
+    })
+}
+
+fn bytes_loader(
+    manifest: &Manifest,
+    lanes: u32,
+) -> shardstream::loader::Builder<Batch<Vec<Fields<Bytes>>>> {
+    let recipe = |lane: &Lane| {
+        let shards = lane.shard_list().shuffle_shards().split_by_rank().split_by_worker();
+        shards.open_twins(Local).expand().group_by_keys().shuffle(1000).batch(64)
+    };
+    Loader::builder(manifest, recipe).workers(lanes)
+}
+
+fn drain<B: shardstream::sample::Heads + Send + 'static>(
+    runtime: &tokio::runtime::Runtime,
+    builder: shardstream::loader::Builder<B>,
+) -> usize {
+    runtime.block_on(async {
+        let mut loader = builder.start().unwrap();
+        let mut samples = 0;
+        while let Some(batch) = loader.next().await {
+            samples += batch.unwrap().heads().len();
+        }
+        samples
+    })
+}
+
+fn without_decoding(
+    runtime: &tokio::runtime::Runtime,
+    rounds: usize,
+    shards: usize,
+    samples: usize,
+    size: usize,
+) {
+    let folder = tempfile::tempdir().unwrap();
+    let body = Bytes::from((0..size).map(|i| (i * 31) as u8).collect::<Vec<_>>());
+    twins(folder.path(), shards, samples, |_| body.clone());
+    let manifest =
+        runtime.block_on(Manifest::load(&Local, folder.path().to_str().unwrap())).unwrap();
+    let total = shards * samples;
+    let mut runs: Vec<Box<dyn FnMut() + '_>> = vec![
+        Box::new(|| assert_eq!(walk(runtime, folder.path(), shards), 2 * total)),
+        Box::new(|| assert_eq!(drain(runtime, bytes_loader(&manifest, 1)), total)),
+        Box::new(|| assert_eq!(drain(runtime, bytes_loader(&manifest, 2)), total)),
+    ];
+    let took = medians(rounds, &mut runs);
+    println!("{total} twins of {size} bytes and a caption, without decoding");
+    line("walk, one tar after the other", took[0], total, None);
+    line("twins, join, shuffle(1000), batch(64), 1 lane", took[1], total, Some(took[0]));
+    line("the same, 2 lanes (share of 1 lane)", took[2], total, Some(took[1]));
+}
+
+fn photographs() -> Vec<Bytes> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/photos");
+    let mut paths: Vec<_> =
+        std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    paths.retain(|path| path.extension().is_some_and(|extension| extension == "jpg"));
+    paths.sort();
+    paths.into_iter().map(|path| std::fs::read(path).unwrap().into()).collect()
+}
+
+/// What is done with each picture: shortest side 256, centre 224 x 224, normalised.
+fn prepare(fields: &Fields<Value>) -> Result<Tensor> {
+    let (_, value) = fields.iter().next().ok_or_else(|| Error::augment("no fields"))?;
+    let image = value.as_image().ok_or_else(|| Error::augment("no picture"))?;
+    let image = crop::center(&resize::shortest(image, 256)?, 224, 224)?;
+    normalize(&image, &[0.5; 3], &[0.5; 3])
+}
+
+fn decoding(runtime: &tokio::runtime::Runtime, rounds: usize, total: usize) {
+    let folder = tempfile::tempdir().unwrap();
+    let decoder = Decoder::default();
+    let pictures = photographs();
+    let shards = 4;
+    twins(folder.path(), shards, total / shards, |i| pictures[i % pictures.len()].clone());
+    let manifest =
+        runtime.block_on(Manifest::load(&Local, folder.path().to_str().unwrap())).unwrap();
+    let total = total / shards * shards;
+    let cores = std::thread::available_parallelism().unwrap().get();
+    let bare = || {
+        let next = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..cores {
+                scope.spawn(|| {
+                    loop {
+                        let i = next.fetch_add(1, Ordering::Relaxed);
+                        if i >= total {
+                            break;
+                        }
+                        let mut fields = Fields::new();
+                        fields.insert("image.jpg", pictures[i % pictures.len()].clone());
+                        std::hint::black_box(prepare(&decoder.decode(fields).unwrap()).unwrap());
+                    }
+                });
+            }
+        });
+    };
+    let loader = || {
+        let decoder = decoder.clone();
+        let recipe = move |lane: &Lane| {
+            let shards = lane.shard_list().shuffle_shards().split_by_rank().split_by_worker();
+            let samples = shards.open_twins(Local).expand().group_by_keys().shuffle(100);
+            samples
+                .map_body(|mut fields| {
+                    fields.remove("caption.json");
+                    Ok(fields)
+                })
+                .decode(decoder.clone())
+                .augment(|fields, _| prepare(&fields))
+                .batch(64)
+        };
+        Loader::builder(&manifest, recipe).workers(2)
+    };
+    let mut runs: Vec<Box<dyn FnMut() + '_>> =
+        vec![Box::new(bare), Box::new(|| assert_eq!(drain(runtime, loader()), total))];
+    let took = medians(rounds, &mut runs);
+    println!("{total} photographs -> shortest side 256, crop 224, normalised f32 batches of 64");
+    line(&format!("bare loop on {cores} threads"), took[0], total, None);
+    line("pipeline, 2 lanes", took[1], total, Some(took[0]));
+}
+
+fn main() {
+    let is_test = !std::env::args().any(|argument| argument == "--bench")
+        || std::env::args().any(|argument| argument == "--test");
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let rounds = if is_test { 1 } else { 7 };
+    let (small, large) = if is_test { (500, 20) } else { (10_000, 500) };
+    without_decoding(&runtime, rounds, 4, small, 4096);
+    without_decoding(&runtime, rounds, 4, large, 100_000);
+    decoding(&runtime, rounds, if is_test { 64 } else { 2048 });
+    println!("peak RSS {:.0} MB", peak_rss_mb());
+}
