@@ -8,9 +8,8 @@ use futures::stream::{Fuse, FusedStream, StreamExt};
 use pin_project_lite::pin_project;
 
 use crate::error::Result;
-use crate::random::Permutation;
 use crate::recipe;
-use crate::shard::Shard;
+use crate::shard::{EpochOrder, Order, Shard, Tail};
 
 pin_project! {
     /// Stream for the [`shuffle_shards`](super::ShardStream::shuffle_shards) method.
@@ -20,7 +19,7 @@ pin_project! {
         #[pin]
         stream: Fuse<St>,
         shards: Vec<Shard>,
-        next: Option<(u64, Permutation)>,
+        next: Option<(u64, EpochOrder)>,
     }
 }
 
@@ -46,17 +45,23 @@ impl<St: Stream<Item = Result<Shard>>> Stream for ShuffleShards<St> {
         }
         let shards = &*this.shards;
         let Some(first) = shards.first() else { return Poll::Ready(None) };
-        let permuted = || {
-            Permutation::keyed(
-                shards.len() as u64,
-                &[first.context.seed, first.context.epoch, first.context.source.into()],
-            )
-        };
-        let (place, order) = this.next.get_or_insert_with(|| (0, permuted()));
+        if this.next.is_none() {
+            // The same rule as `ShardList`'s.
+            let (context, n) = (&first.context, shards.len() as u64);
+            let order = Order::Shuffled { seed: context.seed };
+            match EpochOrder::new(order, Tail::Uneven, n, 1, context.epoch, context.source) {
+                Ok(order) => *this.next = Some((0, order)),
+                Err(error) => {
+                    this.shards.clear();
+                    return Poll::Ready(Some(Err(error)));
+                }
+            }
+        }
+        let Some((place, order)) = this.next else { return Poll::Ready(None) };
         if *place == shards.len() as u64 {
             return Poll::Ready(None);
         }
-        let shard = Shard { place: *place, ..shards[order.get(*place) as usize].clone() };
+        let shard = Shard { place: *place, ..shards[order.shard_at(*place).0 as usize].clone() };
         *place += 1;
         Poll::Ready(Some(Ok(shard)))
     }

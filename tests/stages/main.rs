@@ -1,0 +1,15 @@
+//! The laws of each stage, polled by hand.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod augment;
+mod batch;
+mod decode;
+mod expand;
+mod filter;
+mod group_by_keys;
+mod open_twins;
+mod prefetch;
+mod shuffle;
+mod shuffle_shards;
+mod split;
+mod support;
