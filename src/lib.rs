@@ -1,4 +1,48 @@
-//! Async streaming of training batches from tar shards.
+#![doc = include_str!("../README.md")]
+//! # Map
+//!
+//! A module uses only what stands above it in this list.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`position`], [`progress`] | where a sample stands in the order; which samples are settled |
+//! | [`random`] | keyed hashes: every random choice, with no generator that has a history |
+//! | [`error`] | the one error type |
+//! | [`topology`] | rank, worker, lane |
+//! | [`sample`] | head and body; fields, values, tensors, batches |
+//! | [`tar`] | bytes in, members out |
+//! | [`store`] | bytes from files, memory, http, object stores |
+//! | [`decode`], [`augment`] | fields to values; values to what the model wants |
+//! | [`shard`] | manifests, data sets, orders, plans |
+//! | [`stages`] | the combinators, one file each |
+//! | [`checkpoint`], [`loader`] | runs a recipe on lanes; what is settled, as a file |
+//! | [`pack`], [`testing`] | making data sets; small ones in memory, and `assert_resumes` |
+//!
+//! # Features
+//!
+//! | feature | default | brings |
+//! |---|---|---|
+//! | `cli` | yes | the program `shardstream` |
+//! | `http` | yes | shards behind `http://` and `https://` |
+//! | `s3` | yes | `s3://` |
+//! | `gcs`, `azure` | no | `gs://`, `az://` |
+//! | `compression` | yes | shards in gzip, zstd, bzip2, xz, recognised by content |
+//! | `turbojpeg` | no | JPEG by libjpeg-turbo, built from source: needs cmake and nasm |
+//!
+//! # Tasks and cancellation
+//!
+//! A tokio runtime is needed from `open_twins` on, and by the loader. A stage owns the tasks it starts: dropping the stream ends them, and a
+//! panic in one comes out of `poll_next`. Work on a blocking thread can't be interrupted; it stops at the next sample.
+//!
+//! `next` and `try_next` are cancel safe on every stage and on the loader: the stream holds everything, the future nothing. So they may stand in
+//! `tokio::select!`.
+//!
+//! # Which runtime
+//!
+//! The multi-threaded one. What a trainer computes without awaiting blocks the thread it runs on, and with it the tasks that wait there. The
+//! future given to `block_on` (that of `#[tokio::main]`) has a thread of its own beside the workers, so a loop there holds nothing up. A loop
+//! in `tokio::spawn` does: put the computation into `spawn_blocking` or `block_in_place`, or the loader on a runtime of its own. On a current-thread
+//! runtime the loader only advances while the trainer awaits.
 
 #[cfg(any(feature = "ndarray", feature = "candle", feature = "burn"))]
 pub mod adapters;
@@ -25,6 +69,9 @@ pub mod testing;
 pub mod topology;
 
 pub use error::{Error, Result};
+
+#[doc = include_str!("../DESIGN.md")]
+pub mod design {}
 
 /// Everything that a chain needs.
 pub mod prelude {
