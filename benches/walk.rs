@@ -133,8 +133,11 @@ fn bare_read(path: &std::path::Path, buffer: &mut [u8]) -> usize {
     }
 }
 
+/// What is measured, and how.
+type Run<'a> = (&'a str, Box<dyn FnMut() + 'a>);
+
 /// The median time of some runs, taken in turns so that what disturbs one disturbs all.
-fn medians(rounds: usize, runs: &mut [(&str, Box<dyn FnMut() + '_>)]) -> Vec<Duration> {
+fn medians(rounds: usize, runs: &mut [Run<'_>]) -> Vec<Duration> {
     let mut times = vec![Vec::new(); runs.len()];
     for _ in 0..rounds {
         for ((_, run), times) in runs.iter_mut().zip(&mut times) {
@@ -161,8 +164,8 @@ fn measure(shard: &Shard, rounds: usize) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
     let mut buffer = vec![0; CHUNK];
 
-    let mut runs: Vec<(&str, Box<dyn FnMut() + '_>)> = vec![
-        ("memory, every byte looked at", Box::new(|| drop(black_box(sum(&chunks))))),
+    let mut runs: Vec<Run<'_>> = vec![
+        ("memory, every byte looked at", Box::new(|| _ = black_box(sum(&chunks)))),
         ("members from memory", Box::new(|| assert_eq!(from_memory(&chunks), shard.members))),
         (
             "file, read() into one buffer",

@@ -139,7 +139,7 @@ impl Settled {
     /// Passes the floor and what is settled right behind it.
     fn step(&mut self) {
         self.floor += 1;
-        if self.floor % CHUNK == 0 {
+        if self.floor.is_multiple_of(CHUNK) {
             self.chunks.pop_front();
         }
         self.advance();
@@ -265,7 +265,7 @@ impl Settled {
                 self.chunks.push_back(Chunk::Empty);
             }
             let next = (at / CHUNK + 1) * CHUNK;
-            if at % CHUNK == 0 && next <= end {
+            if at.is_multiple_of(CHUNK) && next <= end {
                 self.chunks[index] = Chunk::Full;
             } else {
                 (at..next.min(end)).for_each(|o| {

@@ -232,9 +232,12 @@ mod tests {
 
     #[test]
     fn minus_ln_is_right() {
-        for (hash, want) in
-            [(u64::MAX, 0.0), (1 << 63, 0.693_147_18), (1 << 60, 2.772_588_7), (0, 44.361_419)]
-        {
+        for (hash, want) in [
+            (u64::MAX, 0.0),
+            (1 << 63, std::f64::consts::LN_2),
+            (1 << 60, 2.772_588_7),
+            (0, 44.361_419),
+        ] {
             let got = minus_ln(hash) as f64 / 4_294_967_296.0;
             assert!((got - want).abs() < 1e-5, "{hash}: {got} {want}");
         }

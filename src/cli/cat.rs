@@ -73,7 +73,7 @@ pub(crate) struct Args {
     /// Keep the shards in listed order in spite of --shuffle.
     #[arg(long)]
     no_shuffle_shards: bool,
-    /// Samples in a batch; each line then also says lane and lane_batch.
+    /// Samples in a batch; each line then also says lane and `lane_batch`.
     #[arg(long, value_name = "B")]
     batch: Option<usize>,
     /// Stop after so many batches.

@@ -241,7 +241,7 @@ impl<B: Heads + Send + 'static> Builder<B> {
             return Err(Error::config("with_epoch 0: an epoch has at least one batch"));
         }
         let ranks = self.rank.world_size();
-        if lanes % ranks != 0 && !self.allow_uneven {
+        if !lanes.is_multiple_of(ranks) && !self.allow_uneven {
             return Err(Error::config(format!(
                 "{lanes} lanes can't be shared evenly by a world size of {ranks}: ranks would take different numbers of steps. Use a world size that divides {lanes}, or allow uneven steps"
             )));

@@ -167,6 +167,7 @@ impl<B: Heads + Send + 'static> Loader<B> {
     /// Steps of this rank in an epoch, if they are known before the first batch: where `with_epoch` says so, or the manifest has counts
     /// and the recipe makes batches. Samples that are skipped or filtered out make them fewer.
     #[must_use]
+    #[allow(clippy::len_without_is_empty)] // A length that may be unknown.
     pub fn len(&self) -> Option<u64> {
         self.with_epoch.or_else(|| {
             let (size, drop_last) = self.batch?;

@@ -214,7 +214,10 @@ pub(super) mod tests {
         .unwrap()
     }
 
-    pub(in crate::shard) fn story(index: &SampleIndex) -> Vec<(String, Vec<Option<(u64, u64)>>)> {
+    /// Key, and offset and size in each twin.
+    pub(in crate::shard) type Row = (String, Vec<Option<(u64, u64)>>);
+
+    pub(in crate::shard) fn story(index: &SampleIndex) -> Vec<Row> {
         let pair = |place: &Option<ByteRange>| place.map(|place| (place.start, place.end.unwrap()));
         index
             .keys()

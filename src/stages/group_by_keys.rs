@@ -336,7 +336,10 @@ fn modality_prefix(modality: &str) -> String {
 
 /// Field names, made once and shared.
 #[derive(Default)]
-struct Names(Vec<(Option<Box<str>>, Box<[u8]>, Name)>);
+struct Names(Vec<Spelling>);
+
+/// Modality, extension as it stands in the tar, and the name of the field.
+type Spelling = (Option<Box<str>>, Box<[u8]>, Name);
 
 impl Names {
     /// More different names than any sample has: then they are made anew instead of growing the list.

@@ -33,7 +33,6 @@ use crate::topology::{Rank, Worker};
 /// assert_eq!(paths, ["b.tar"]);
 /// # shardstream::Result::Ok(()) }).unwrap();
 /// ```
-#[must_use]
 pub fn shard_list(manifest: &Manifest) -> ShardList {
     ShardList {
         manifest: manifest.clone(),
@@ -194,7 +193,7 @@ impl ShardList {
         let (lane, lanes) = self.digits();
         let context = Arc::new(Context { lane, lanes, ..self.context.clone() });
         let shards = self.shards.end - self.shards.start;
-        let order = self.order.clone().unwrap_or(Order::Listed);
+        let order = self.order.unwrap_or(Order::Listed);
         let order =
             EpochOrder::new(order, self.tail, shards, lanes, context.epoch, context.source)?;
         let (mut next, step) = (u64::from(lane), u64::from(lanes));

@@ -228,7 +228,7 @@ impl<T: Transport> Store for Remote<T> {
                     format!("not written within {} s", limit.as_secs()),
                 )
             };
-            written.map(move |done| done.map_err(late).flatten()).boxed()
+            written.map(move |done| done.map_err(late).and_then(|done| done)).boxed()
         };
         async move { self.ask(path, once).await }.boxed()
     }

@@ -10,7 +10,7 @@ use tempfile::tempdir;
 
 use crate::support::{assert_same, shardstream, stderr, tree, write_samples};
 
-/// How often to kill: more by SHARDSTREAM_KILLS.
+/// How often to kill: more by `SHARDSTREAM_KILLS`.
 fn kills() -> u64 {
     std::env::var("SHARDSTREAM_KILLS").ok().and_then(|n| n.parse().ok()).unwrap_or(6)
 }

@@ -17,7 +17,7 @@ async fn flat_set_of_odd_files() {
     let folder = tempdir().unwrap();
     let (input, output) = (folder.path().join("in"), folder.path().join("out"));
     let long = "n".repeat(200);
-    let big: Vec<u8> = (0..5_000_000u32).map(|i| (i * 7 >> 3) as u8).collect();
+    let big: Vec<u8> = (0..5_000_000u32).map(|i| ((i * 7) >> 3) as u8).collect();
     let names: Vec<Vec<u8>> = [
         b"a".to_vec(),
         b"with space".to_vec(),
