@@ -12,11 +12,13 @@
 //! | [`sample`] | head and body; fields, values, tensors, batches |
 //! | [`tar`] | bytes in, members out |
 //! | [`store`] | bytes from files, memory, http, object stores |
-//! | [`decode`], [`augment`] | fields to values; values to what the model wants |
+//! | [`decode`], [`broadcast`] | fields to values; what one rank has read, for all |
+//! | [`augment`] | values to what the model wants |
 //! | [`shard`] | manifests, data sets, orders, plans |
 //! | [`stages`] | the combinators, one file each |
 //! | [`checkpoint`], [`loader`] | runs a recipe on lanes; what is settled, as a file |
-//! | [`pack`], [`testing`] | making data sets; small ones in memory, and `assert_resumes` |
+//! | [`pack`], [`adapters`] | making data sets; batches as tensors of other crates |
+//! | [`testing`] | small data sets in memory, and `assert_resumes` |
 //!
 //! # Features
 //!
@@ -28,6 +30,8 @@
 //! | `gcs`, `azure` | no | `gs://`, `az://` |
 //! | `compression` | yes | shards in gzip, zstd, bzip2, xz, recognised by content |
 //! | `turbojpeg` | no | JPEG by libjpeg-turbo, built from source: needs cmake and nasm |
+//! | `ndarray`, `candle`, `burn` | no | tensors of these crates: [`adapters`] |
+//! | `mpi` | no | [`broadcast`] by MPI: needs an MPI and libclang |
 //!
 //! # Tasks and cancellation
 //!
