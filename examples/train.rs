@@ -26,7 +26,7 @@ use shardstream::sample::{Data, Image};
 const CROPS_OF_EACH: u64 = 24;
 const PACKED_SIDE: u32 = 56;
 const SEEN_SIDE: u32 = 48;
-const EPOCHS: u64 = 8;
+const EPOCHS: u64 = 7;
 const SEED: u64 = 7;
 
 type Outcome<T> = std::result::Result<T, Box<dyn std::error::Error>>;
@@ -174,8 +174,9 @@ async fn train(shards: &Path, captions: Vec<String>) -> Outcome<()> {
     let keys = |batch: &Crops| batch.heads.iter().map(|head| head.key.clone()).collect::<Vec<_>>();
     assert_eq!(keys(&next), keys(&due), "other samples than were due");
     assert_eq!(next.data, due.data, "other pixels than were due");
-    let first = keys(&next)[0].to_string();
-    let message = format!("resumed after step {}: {first} and the rest as due", steps / 2);
+    let (crops, first) = (next.len(), &next.heads[0].key);
+    let message =
+        format!("resumed after {} steps: {crops} crops as due, from {first} on", steps / 2);
     trainer.bar.suspend(|| println!("{message}"));
 
     trainer.step(&next, &loader)?;
