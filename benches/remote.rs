@@ -2,7 +2,7 @@
 //!
 //! A server on the loopback address answers after 50 ms, gives each connection 40 MB/s and all together 400 MB/s. One connection is bound
 //! by its own limit; ranges read ahead should reach the server's. Then again with 1 % of requests refused and 1 % stalling.
-#![allow(clippy::print_stdout)]
+
 #![allow(clippy::print_stdout)]
 
 use std::sync::Arc;

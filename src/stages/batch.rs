@@ -180,11 +180,11 @@ where
                     }
                 }
             }
-            return match poll_front(this.out, cx) {
+            match poll_front(this.out, cx) {
                 Some(item) => item.map(Some),
                 None if pending => Poll::Pending,
                 None => Poll::Ready(None),
-            };
+            }
         }
     }
 

@@ -14,6 +14,9 @@ use shardstream::stages::{Bucketing, Rest, mix};
 use shardstream::store::{ByteRange, ByteStream, Meta};
 use shardstream::testing;
 
+/// Texts, and what was drawn for each.
+type Told = Batch<(Vec<String>, Vec<u64>)>;
+
 /// A store that takes its time (on the paused clock) and gives chunks of odd sizes.
 #[derive(Debug, Clone)]
 struct Slow {
@@ -143,11 +146,7 @@ impl Plan {
         (manifest, store)
     }
 
-    fn chain(
-        &self,
-        lane: &Lane,
-        store: &Slow,
-    ) -> BoxStream<'static, Result<Batch<(Vec<String>, Vec<u64>)>>> {
+    fn chain(&self, lane: &Lane, store: &Slow) -> BoxStream<'static, Result<Told>> {
         let source = |list: shardstream::stages::ShardList| {
             let list = if self.shuffle_shards { list.shuffle_shards() } else { list };
             let shards = list.split_by_rank().split_by_worker();
@@ -277,7 +276,7 @@ async fn schedule(number: u64) -> bool {
                 .unwrap();
     }
     let data = (manifest, store);
-    let divisors: Vec<u32> = (1..=plan.lanes).filter(|r| plan.lanes % r == 0).collect();
+    let divisors: Vec<u32> = (1..=plan.lanes).filter(|r| plan.lanes.is_multiple_of(*r)).collect();
     // With epochs of so many batches a rank, their end depends on the number of ranks: there it stays the same.
     let ranks: Vec<u32> = if plan.with_epoch.is_some() {
         vec![divisors[rng.below(divisors.len() as u64) as usize]]
