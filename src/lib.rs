@@ -16,7 +16,8 @@
 //! | [`augment`] | values to what the model wants |
 //! | [`shard`] | manifests, data sets, orders, plans |
 //! | [`stages`] | the combinators, one file each |
-//! | [`checkpoint`], [`loader`] | runs a recipe on lanes; what is settled, as a file |
+//! | [`checkpoint`], [`certificate`] | what is settled, as a file; whether an epoch was covered exactly once |
+//! | [`loader`] | runs a recipe on lanes |
 //! | [`pack`], [`adapters`] | making data sets; batches as tensors of other crates |
 //! | [`testing`] | small data sets in memory, and `assert_resumes` |
 //!

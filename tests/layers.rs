@@ -16,6 +16,7 @@ const LAYERS: &[&[&str]] = &[
     &["augment", "shard"],
     &["stages"],
     &["checkpoint"],
+    &["certificate"],
     &["loader"],
     &["pack", "testing", "adapters"],
     &["cli"],
