@@ -18,7 +18,7 @@
 //! | [`stages`] | the combinators, one file each |
 //! | [`checkpoint`], [`certificate`] | what is settled, as a file; whether an epoch was covered exactly once |
 //! | [`loader`] | runs a recipe on lanes |
-//! | [`pack`], [`adapters`] | making data sets; batches as tensors of other crates |
+//! | [`pack`], `adapters` | making data sets; batches as tensors of other crates |
 //! | [`testing`] | small data sets in memory, and `assert_resumes` |
 //!
 //! # Features
@@ -31,7 +31,7 @@
 //! | `gcs`, `azure` | no | `gs://`, `az://` |
 //! | `compression` | yes | shards in gzip, zstd, bzip2, xz, recognised by content |
 //! | `turbojpeg` | no | JPEG by libjpeg-turbo, built from source: needs cmake and nasm |
-//! | `ndarray`, `candle`, `burn` | no | tensors of these crates: [`adapters`] |
+//! | `ndarray`, `candle`, `burn` | no | tensors of these crates: `adapters` |
 //! | `mpi` | no | [`broadcast`] by MPI: needs an MPI and libclang |
 //!
 //! # Tasks and cancellation
