@@ -104,6 +104,12 @@ fn pid_order() {
         assert_eq!(of(10, 2, 2, false, rank, worker), listed);
         assert_eq!(of(10, 2, 2, true, rank, worker), shuffled);
     }
+    // Long enough that every seed gives another order; by CPython's own `random`.
+    let long = |rank, worker| of(30, 2, 2, true, rank, worker);
+    assert_eq!(long(0, 0), [16, 4, 20, 8, 0, 12, 28, 24]);
+    assert_eq!(long(0, 1), [14, 26, 6, 22, 0, 2, 18, 10]);
+    assert_eq!(long(1, 0), [21, 13, 17, 5, 9, 25, 29, 1]);
+    assert_eq!(long(1, 1), [3, 23, 1, 11, 7, 27, 19, 15]);
     let first = |rank| (0..4).map(|worker| of(3, 2, 4, true, rank, worker)).collect::<Vec<_>>();
     assert_eq!(first(0), [[0], [2], [1], [0]]);
     assert_eq!(first(1), [[1], [0], [2], [1]]);

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::TryStreamExt;
 use shardstream::broadcast::Meeting;
@@ -59,7 +60,8 @@ fn run(folder: &Path) -> Vec<(bool, Vec<String>)> {
 async fn read() -> Result<Vec<String>> {
     let folder = std::env::var("SHARDSTREAM_TEST").unwrap();
     let rank = Rank::from_env()?;
-    let meeting = Meeting::new(Arc::new(Local), &format!("{folder}/meet"), "run", rank)?;
+    let meeting = Meeting::new(Arc::new(Local), &format!("{folder}/meet"), "run", rank)?
+        .deadline(Duration::from_secs(60));
     let manifest =
         Manifest::shared(&meeting, &Local, &[("data".to_owned(), DataSet::at(folder))]).await?;
     let recipe = |lane: &Lane| {
