@@ -287,6 +287,23 @@ impl Error {
     pub fn message(&self) -> &str {
         &self.0.message
     }
+
+    /// What went wrong with which key and field, without paths: for what is kept in a checkpoint.
+    #[must_use]
+    pub fn reason(&self) -> String {
+        let place = Place {
+            key: self.0.place.key.clone(),
+            field: self.0.place.field.clone(),
+            ..Place::default()
+        };
+        let mut line = self.0.kind.word().to_owned();
+        let place = place.to_string();
+        for part in [place.as_str(), &self.0.message].into_iter().filter(|part| !part.is_empty()) {
+            line.push_str(": ");
+            line.push_str(part);
+        }
+        line
+    }
 }
 
 impl Kind {

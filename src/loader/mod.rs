@@ -317,7 +317,7 @@ impl<B: Heads + Send + 'static> Loader<B> {
             match self.lanes[at].progress.source(position.source) {
                 Ok(source) => {
                     let rest = error.scope() != Scope::Sample;
-                    source.skip(&position, &mark, rest, &error.to_string());
+                    source.skip(&position, &mark, rest, &error.reason());
                     source.raise(mark.floor, lanes.into());
                 }
                 Err(error) => return Some(error),

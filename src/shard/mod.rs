@@ -37,6 +37,7 @@ pub use sampler::DistributedSampler;
 use std::sync::Arc;
 
 use crate::progress::{ShardState, SourceProgress};
+use crate::store::redact;
 
 /// What the shards of one source in one lane of a run have in common.
 #[derive(Debug, Clone, Default)]

@@ -18,7 +18,7 @@ use crate::error::{Error, Result, Scope};
 use crate::recipe;
 use crate::sample::key::{self, Key};
 use crate::shard::{KeyIndex, Shard};
-use crate::store::{ByteStream, Store, read_all};
+use crate::store::{ByteStream, Store, read_all, redact};
 use crate::tar::{self, Parser, Step};
 
 /// One file of a shard.
@@ -148,7 +148,12 @@ struct Side {
 
 impl Side {
     fn new(tar: Tar) -> Self {
-        Self { modality: tar.modality, path: tar.path, bytes: tar.bytes, parser: Parser::new() }
+        Self {
+            modality: tar.modality,
+            path: redact(&tar.path).into_owned(),
+            bytes: tar.bytes,
+            parser: Parser::new(),
+        }
     }
 
     /// The next member that has a key, `None` at the end of the tar.

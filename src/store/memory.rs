@@ -67,7 +67,7 @@ impl Memory {
             .by_path
             .get(path)
             .cloned()
-            .ok_or_else(|| Error::store("no such object").in_shard(path))
+            .ok_or_else(|| Error::store("no such object").in_shard(super::redact(path)))
     }
 }
 

@@ -112,7 +112,7 @@ pub async fn read_all(store: &dyn Store, path: &str, limit: u64) -> Result<Bytes
         all.extend_from_slice(&chunk?);
         if all.len() as u64 > limit {
             return Err(
-                crate::Error::store(format!("more than the {limit} bytes allowed")).in_shard(path)
+                crate::Error::store(format!("more than the {limit} bytes allowed")).in_shard(redact(path))
             );
         }
     }

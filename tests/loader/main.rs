@@ -1,6 +1,7 @@
 //! The loader: order, resuming, errors.
 #![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs)]
 
+mod catalogue;
 mod damage;
 mod kill;
 mod order;
