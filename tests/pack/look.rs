@@ -130,6 +130,34 @@ async fn preview_shows_what_a_rank_sees() {
 }
 
 #[test]
+fn preview_names_the_folder_of_each_shard() {
+    let folder = tempdir().unwrap();
+    let (input, output) = (folder.path().join("in"), folder.path().join("out"));
+    write_photos(&input);
+    let (input, output) = (input.to_str().unwrap(), output.to_str().unwrap());
+    let args = [
+        "pack",
+        "--input-dir",
+        input,
+        "--output-dir",
+        output,
+        "--shard-size",
+        "3",
+        "--allow-singletons",
+        "-q",
+    ];
+    assert!(shardstream(&args).status.success());
+    let page = folder.path().join("page.html");
+    for shuffle in [&[][..], &["--shuffle", "4", "--seed", "3"]] {
+        let args = [&["preview", output, "-o", page.to_str().unwrap()][..], shuffle].concat();
+        assert!(shardstream(&args).status.success());
+        let text = fs::read_to_string(&page).unwrap();
+        let saturn = text.split("<small>in__saturnian-profile</small><small>").nth(1).unwrap();
+        assert!(saturn.starts_with("aspect_ratio_21_9/part_000000/000000.tar<"), "{saturn:.80}");
+    }
+}
+
+#[test]
 fn preview_shows_broken_pictures_as_such() {
     let folder = tempdir().unwrap();
     let (input, output) = (folder.path().join("in"), folder.path().join("out"));

@@ -20,6 +20,7 @@ use crate::decode::Decoder;
 use crate::error::{Error, Result};
 use crate::loader::{Lane, Loader, OnError};
 use crate::sample::{Batch, Collate, Data as Pixels, Fields, Image, Value};
+use crate::shard::{EpochOrder, Manifest, Order, Tail};
 use crate::stages::{MemberStream, SampleStream, ShardStream, TwinStream};
 use crate::store::Stores;
 use crate::store::local::write_atomically;
@@ -184,8 +185,19 @@ impl Preview {
         let builder =
             builder.rank(Rank::new(rank, self.world_size)?).workers(self.workers).seed(self.seed);
         // To look at data nobody waits for anybody; what is broken is shown as such.
-        let mut loader =
-            builder.first_epoch(epoch).allow_uneven().on_error(OnError::skip()).start()?;
+        let mut loader = builder
+            .first_epoch(epoch)
+            .allow_uneven()
+            .tail(Tail::Pad)
+            .on_error(OnError::skip())
+            .start()?;
+        let lanes = self.world_size.saturating_mul(self.workers);
+        let rule = if self.shuffle.is_some() {
+            Order::Shuffled { seed: self.seed }
+        } else {
+            Order::Listed
+        };
+        let order = EpochOrder::new(rule, Tail::Pad, manifest.len(), lanes, epoch, 0)?;
         let mut cells = Vec::new();
         let mut seen = 0;
         while let Some(batch) = loader.next().await {
@@ -200,8 +212,8 @@ impl Preview {
             }
             for (head, mut cell) in batch.heads.iter().zip(batch.data) {
                 cell.key = head.key.to_string();
-                cell.shard.clone_from(&head.origin.shard);
                 let position = head.position();
+                cell.shard = shard_name(&manifest, order.shard_at(position.place).0);
                 cell.place = format!(
                     "epoch {} lane {} sample {}",
                     position.epoch, position.lane, position.ordinal
@@ -213,6 +225,16 @@ impl Preview {
             }
         }
         Ok(cells)
+    }
+}
+
+/// A shard as a person tells it from others: with its folder, if there are several.
+fn shard_name(manifest: &Manifest, shard: u64) -> String {
+    let path = manifest.path(shard);
+    let folder = manifest.leaf(shard).root().trim_end_matches('/').rsplit('/').next();
+    match folder {
+        Some(folder) if manifest.leaves().len() > 1 => format!("{folder}/{path}"),
+        _ => path,
     }
 }
 
