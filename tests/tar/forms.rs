@@ -53,6 +53,16 @@ fn a_name_may_fill_its_field() {
 }
 
 #[test]
+fn the_prefix_of_star_ends_where_its_times_begin() {
+    let block = changed(ustar(b"a.txt", 0, b'0'), |block| {
+        block[345..476].fill(b'p');
+        block[476..500].copy_from_slice(b"14041234567 14041234567 ");
+        block[508..].copy_from_slice(b"tar\0");
+    });
+    assert_eq!(only(&tar(&[&block])).0, [&[b'p'; 131][..], b"/a.txt"].concat());
+}
+
+#[test]
 fn signed_checksums_are_right_too() {
     let mut block = ustar("caf\u{e9}.txt".as_bytes(), 0, b'0');
     block[148..156].fill(b' ');
@@ -103,6 +113,17 @@ fn global_records_hold_until_they_are_replaced() {
     let walk = read(&archive);
     assert_eq!(walk.names(), ["all.txt", "own.txt", "all.txt", "other.txt"]);
     assert_eq!(walk.members[0].header_offset, 1024, "a global header is no part of a member");
+}
+
+#[test]
+fn a_global_size_holds_too() {
+    let header = ustar(b"a.txt", 0, b'0');
+    let archive =
+        tar(&[&pax(b'g', &[("size", b"3")]), &header, &body(b"abc"), &header, &body(b"def")]);
+    let walk = read(&archive);
+    let data: Vec<_> = walk.members.iter().map(|member| &member.data[..]).collect();
+    assert_eq!(data, [b"abc", b"def"]);
+    assert!(walk.is_clean());
 }
 
 #[test]
@@ -166,7 +187,9 @@ fn sparse_files_are_refused_by_name() {
         ("GNU.sparse.name", b"s.bin"),
         ("path", b"GNUSparseFile.0/s.bin"),
     ];
-    for parts in [old.to_vec(), [pax(b'x', records), file(b"x", b"1")].concat()] {
+    let older: &[(&str, &[u8])] = &[("GNU.sparse.size", b"1024"), ("path", b"s.bin")];
+    let with = |records| [pax(b'x', records), file(b"x", b"1")].concat();
+    for parts in [old.to_vec(), with(records), with(older)] {
         let error = read(&tar(&[&file(b"a.txt", b"x"), &parts])).error();
         assert!(error.contains("member s.bin at byte 1024") && error.contains("sparse"), "{error}");
     }
