@@ -104,10 +104,9 @@ impl Shard {
     /// The shard as a person knows it: the single tar's path, or the twins' common part below the root.
     #[must_use]
     pub fn name(&self) -> String {
-        if self.leaf.modalities.is_empty() {
-            self.leaf.tar_path(&self.path)
-        } else {
-            self.path.clone()
+        if self.leaf.modalities().is_empty() {
+            return redact(&self.leaf.tar_path(&self.path)).into_owned();
         }
+        self.path.clone()
     }
 }

@@ -111,9 +111,8 @@ pub async fn read_all(store: &dyn Store, path: &str, limit: u64) -> Result<Bytes
     while let Some(chunk) = stream.next().await {
         all.extend_from_slice(&chunk?);
         if all.len() as u64 > limit {
-            return Err(
-                crate::Error::store(format!("more than the {limit} bytes allowed")).in_shard(redact(path))
-            );
+            return Err(crate::Error::store(format!("more than the {limit} bytes allowed"))
+                .in_shard(redact(path)));
         }
     }
     Ok(all.freeze())
