@@ -72,7 +72,7 @@ impl Rank {
     ///     _ => None,
     /// })?;
     /// assert_eq!((rank.rank(), rank.world_size()), (3, 8));
-    /// # shardstream::Result::Ok(())
+    /// # Ok::<(), shardstream::Error>(())
     /// ```
     ///
     /// # Errors
@@ -129,7 +129,7 @@ impl Rank {
     /// use shardstream::topology::Rank;
     /// // 16 processes, tensor 2, pipeline 2: four groups; processes 2, 3, 10 and 11 are group 1.
     /// assert_eq!(Rank::new(11, 16)?.data_parallel(2, 1, 2)?, Rank::new(1, 4)?);
-    /// # shardstream::Result::Ok(())
+    /// # Ok::<(), shardstream::Error>(())
     /// ```
     ///
     /// # Errors

@@ -117,7 +117,7 @@ impl<B: Heads + Send + 'static> Loader<B> {
     /// let loader = Loader::builder(&manifest, recipe).workers(1).resume([checkpoint])?;
     /// let rest: Vec<_> = loader.map_ok(|batch| batch.heads[0].key.clone()).try_collect().await?;
     /// assert_eq!(rest, due);
-    /// # shardstream::Result::Ok(()) }).unwrap();
+    /// # Ok::<(), shardstream::Error>(()) }).unwrap();
     /// ```
     pub fn builder<S>(
         manifest: &Manifest,

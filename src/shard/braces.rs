@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 /// let pattern = Braces::parse("{train,val}-{08..11}.tar")?;
 /// assert_eq!(pattern.len(), 8);
 /// assert_eq!(pattern.get(4), "val-08.tar");
-/// # shardstream::Result::Ok(())
+/// # Ok::<(), shardstream::Error>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]

@@ -25,7 +25,7 @@ const LIMIT: u64 = 1 << 26;
 /// }"#, "catalog.json")?;
 /// let names: Vec<String> = catalog.data_sets("all")?.into_iter().map(|(name, _)| name).collect();
 /// assert_eq!(names, ["photos", "scans"]);
-/// # shardstream::Result::Ok(())
+/// # Ok::<(), shardstream::Error>(())
 /// ```
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

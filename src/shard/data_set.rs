@@ -28,7 +28,7 @@ const AT_ONCE: usize = 16;
 /// let manifest = DataSet::at("data").aspect_ratios(["16,9"]).modalities(["image", "caption"]).load(&store).await?;
 /// assert_eq!(manifest.total_samples(), Some(5));
 /// assert_eq!(manifest.leaf(0).twin_path("image", "0.tar"), "data/aspect_ratio_16_9/image/0.tar");
-/// # shardstream::Result::Ok(()) }).unwrap();
+/// # Ok::<(), shardstream::Error>(()) }).unwrap();
 /// ```
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]

@@ -72,7 +72,7 @@ impl fmt::Display for Tail {
 /// let epoch = EpochOrder::new(Order::Shuffled { seed: 7 }, Tail::Pad, 10, 4, 0, 0)?;
 /// assert_eq!(epoch.places(), 12);
 /// assert_eq!(epoch.shard_at(11), (epoch.shard_at(1).0, true));
-/// # shardstream::Result::Ok(())
+/// # Ok::<(), shardstream::Error>(())
 /// ```
 #[derive(Debug, Clone)]
 pub struct EpochOrder {

@@ -22,7 +22,7 @@ const PICTURES: [&str; 9] = ["jpg", "jpeg", "png", "ppm", "bmp", "pgm", "tif", "
 /// let files = image_folder(&store, "train").await?;
 /// assert_eq!((files.len(), files.classes()), (3, &["cat".to_owned(), "dog".to_owned()][..]));
 /// assert_eq!((files.name(2), files.class(2)), ("dog/7.jpg".to_owned(), Some(1)));
-/// # shardstream::Result::Ok(()) }).unwrap();
+/// # Ok::<(), shardstream::Error>(()) }).unwrap();
 /// ```
 #[derive(Clone)]
 pub struct FileList {

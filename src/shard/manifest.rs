@@ -44,7 +44,7 @@ impl Manifest {
     /// let manifest = Manifest::of_shards(["data/000000.tar", "data/000001.tar"])?;
     /// assert_eq!(manifest.len(), 2);
     /// assert_eq!(manifest.path(1), "data/000001.tar");
-    /// # shardstream::Result::Ok(())
+    /// # Ok::<(), shardstream::Error>(())
     /// ```
     ///
     /// # Errors
@@ -61,7 +61,7 @@ impl Manifest {
     /// let manifest = Manifest::of_pattern("part_{000..999}/{0000..0999}.tar", Some(1000))?;
     /// assert_eq!((manifest.len(), manifest.total_samples()), (1_000_000, Some(1_000_000_000)));
     /// assert_eq!(manifest.path(999_999), "part_999/0999.tar");
-    /// # shardstream::Result::Ok(())
+    /// # Ok::<(), shardstream::Error>(())
     /// ```
     ///
     /// # Errors

@@ -63,7 +63,7 @@ impl PlanParams {
 /// let shards: Vec<u64> = plan.shards(Rank::new(1, 2)?, Worker::SINGLE).map(|planned| planned.shard).collect();
 /// assert_eq!(shards, [1, 3, 0]); // the last one repeats the first shard
 /// assert_eq!(plan.steps(), Some(8));
-/// # shardstream::Result::Ok(())
+/// # Ok::<(), shardstream::Error>(())
 /// ```
 #[derive(Debug, Clone)]
 pub struct Plan {

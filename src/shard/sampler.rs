@@ -15,7 +15,7 @@ use crate::topology::Rank;
 /// sampler = sampler.drop_last();
 /// assert_eq!(sampler.iter().collect::<Vec<_>>(), [1, 3]);
 /// sampler.set_epoch(1);
-/// # shardstream::Result::Ok(())
+/// # Ok::<(), shardstream::Error>(())
 /// ```
 #[derive(Debug, Clone)]
 pub struct DistributedSampler {

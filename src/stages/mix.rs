@@ -70,7 +70,7 @@ impl<T> fmt::Debug for Mix<T> {
 /// let samples: Vec<_> = mixed.try_collect().await?;
 /// // All 200 of the first, and about a third as many of the second.
 /// assert!((260..275).contains(&samples.len()), "{}", samples.len());
-/// # shardstream::Result::Ok(()) }).unwrap();
+/// # Ok::<(), shardstream::Error>(()) }).unwrap();
 /// ```
 pub fn mix<S, T>(sources: impl IntoIterator<Item = (S, f64)>) -> Result<Mix<T>>
 where

@@ -2,7 +2,7 @@
 //!
 //! | stage | item in | item out | order | holds at most |
 //! |---|---|---|---|---|
-//! | [`shard_list`] | a manifest | [`Shard`](crate::shard::Shard) | as listed | nothing |
+//! | [`shard_list()`] | a manifest | [`Shard`](crate::shard::Shard) | as listed | nothing |
 //! | [`shuffle_shards`](ShardStream::shuffle_shards) | `Shard` | `Shard` | permuted by (seed, epoch) | nothing ([`ShardList`]), or all shards |
 //! | [`split_by_rank`](ShardStream::split_by_rank), [`split_by_worker`](ShardStream::split_by_worker) | `Shard` | `Shard` | kept | nothing |
 //! | [`open_twins`](ShardStream::open_twins) | `Shard` | [`Twins`] | kept | the shards opened ahead |
@@ -15,8 +15,9 @@
 //! | [`batch`](SampleStream::batch) | `Sample` | [`Batch`](crate::sample::Batch) | kept | one batch, and two on their way |
 //! | [`batch_by`](SampleStream::batch_by) | `Sample` | `Batch` | by the first full bucket | the samples of all buckets |
 //! | [`interleave`](ShardStream::interleave) | `Shard` | `Sample` | one of each shard in turn | one sample of each shard |
-//! | [`mix`] | `Sample`s of several sources | `Sample` | by time over weight | one sample of each source |
+//! | [`mix()`] | `Sample`s of several sources | `Sample` | by time over weight | one sample of each source |
 //! | [`prefetch`](SampleStream::prefetch) | anything | the same | kept | n items |
+//! | [`read_files()`] | loose files | `Sample` of bytes | the sampler's | n files |
 //!
 //! Laws of every stage: after an `Err` it goes on with the next sample; a sample that it loses goes on as an `Err` with its place, so
 //! that the loader can settle it; what it emits out of order carries a floor (see [`Mark`](crate::position::Mark)).

@@ -45,7 +45,7 @@ const LIMIT: u64 = 1 << 30;
 /// let samples: Vec<_> = read_files(Arc::new(store), files, &sampler, 8).try_collect().await?;
 /// assert_eq!(samples[0].key().as_str(), Some("cat/1"));
 /// assert_eq!((&samples[0].body.get("jpg").unwrap()[..], &samples[0].body.get("cls").unwrap()[..]), (&b"a cat"[..], &b"0"[..]));
-/// # shardstream::Result::Ok(()) }).unwrap();
+/// # Ok::<(), shardstream::Error>(()) }).unwrap();
 /// ```
 pub fn read_files(
     store: Arc<dyn Store>,

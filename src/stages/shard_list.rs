@@ -31,7 +31,7 @@ use crate::topology::{Rank, Worker};
 /// let mine = shard_list(&manifest).rank(Rank::new(1, 2)?).tail(Tail::Uneven).split_by_rank();
 /// let paths: Vec<_> = mine.map_ok(|shard| shard.path).try_collect().await?;
 /// assert_eq!(paths, ["b.tar"]);
-/// # shardstream::Result::Ok(()) }).unwrap();
+/// # Ok::<(), shardstream::Error>(()) }).unwrap();
 /// ```
 pub fn shard_list(manifest: &Manifest) -> ShardList {
     ShardList {
