@@ -5,6 +5,7 @@ use std::error::Error as StdError;
 use std::fmt;
 
 use crate::position::{Mark, Position};
+use crate::redact::redact;
 
 /// `Result` with this crate's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -151,10 +152,10 @@ impl Error {
         self
     }
 
-    /// Adds the shard (its path or URL as the user knows it, without secrets), unless a layer below knew it.
+    /// Adds the shard (its path or URL as the user knows it; what of it may be secret is left out), unless a layer below knew it.
     #[must_use]
     pub fn in_shard(mut self, shard: impl Into<String>) -> Self {
-        self.0.place.shard.get_or_insert_with(|| shard.into());
+        self.0.place.shard.get_or_insert_with(|| redact(&shard.into()).into_owned());
         self
     }
 

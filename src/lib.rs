@@ -64,6 +64,7 @@ pub mod pack;
 pub mod position;
 pub mod progress;
 pub mod random;
+mod redact;
 pub mod recipe;
 pub mod sample;
 pub mod shard;

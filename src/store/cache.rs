@@ -16,9 +16,9 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::cache_file::{BLOCK, make_room, read_block, stored, touch, write_block};
 use super::local::blocking;
-use super::location::redact;
 use super::{ByteRange, ByteStream, Meta, Store};
 use crate::error::{Error, Result};
+use crate::redact::redact;
 
 /// How often to look whether another process has finished.
 const LOOK: Duration = Duration::from_millis(50);

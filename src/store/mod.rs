@@ -40,7 +40,7 @@ pub use cache::{Cache, CacheOptions};
 #[cfg(feature = "http")]
 pub use http::Http;
 pub use local::Local;
-pub use location::{Location, Provider, redact};
+pub use location::{Location, Provider};
 pub use memory::Memory;
 #[cfg(any(feature = "s3", feature = "gcs", feature = "azure"))]
 pub use object::Bucket;
@@ -50,6 +50,7 @@ pub use retry::RetryOptions;
 pub use router::{StoreOptions, Stores};
 
 use crate::error::Result;
+pub use crate::redact::redact;
 
 /// The bytes of an object from a place on, in chunks of any size, none of them empty. Ends after the last byte of the range; an
 /// `Err` is the last item. Work runs ahead in tasks that end when the stream is dropped.

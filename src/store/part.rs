@@ -13,13 +13,13 @@ use tokio::time::Instant;
 
 use super::ByteRange;
 use super::fit::{Fit, Known, Question, fit, past_end};
-use super::location::redact;
 use super::pace::{Progress, Verdict};
 use super::pipe::Inlet;
 use super::remote::Shared;
 use super::retry::{Decision, Spell, Why, decide};
 use super::transport::{Attempt, Failure, FailureKind, Reply, Transport};
 use crate::error::{Error, Result};
+use crate::redact::redact;
 
 /// One part, and how far it has come.
 pub(super) struct Part<T> {

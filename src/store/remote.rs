@@ -15,7 +15,6 @@ use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::budget::{Budget, Limit, Reservation};
-use super::location::redact;
 use super::pace::{Pace, Progress, Verdict};
 use super::part::{Found, Part, Until, Watch, give_up};
 use super::pipe::{Outlet, Piece, pipe};
@@ -25,6 +24,7 @@ use super::width::{Round, Width};
 use super::{ByteRange, ByteStream, Meta, Store};
 use crate::error::{Error, Result};
 use crate::random;
+use crate::redact::redact;
 
 /// How remote objects are read.
 #[derive(Debug, Clone)]
@@ -52,6 +52,20 @@ impl Default for RemoteOptions {
             budget: Budget::new(512 << 20),
             limit: Limit::new(64),
         }
+    }
+}
+
+impl RemoteOptions {
+    pub(super) fn check(&self) -> Result<()> {
+        if !(1..=1 << 30).contains(&self.part) || self.ranges == 0 {
+            return Err(Error::config("a part has 1 B to 1 GiB, and at least one range is read"));
+        }
+        if self.retry.attempts == 0 || self.retry.stall_timeout.is_zero() {
+            return Err(Error::config(
+                "at least one attempt is made, and the stall timeout is above zero",
+            ));
+        }
+        Ok(())
     }
 }
 
@@ -120,13 +134,8 @@ impl<T: Transport> Remote<T> {
     /// # Errors
     /// If a part has no bytes or is larger than 1 GiB, if no attempt is allowed, or if the stall timeout is zero.
     pub fn new(transport: T, options: RemoteOptions) -> Result<Self> {
-        let RemoteOptions { retry, part, ranges, limit, .. } = &options;
-        if !(1..=1 << 30).contains(part) || *ranges == 0 {
-            return Err(Error::config("parts of 1 B to 1 GiB, and at least one range"));
-        }
-        if retry.attempts == 0 || retry.stall_timeout.is_zero() {
-            return Err(Error::config("at least one attempt, and a stall timeout above zero"));
-        }
+        options.check()?;
+        let RemoteOptions { retry, ranges, limit, .. } = &options;
         let seed = retry.seed.unwrap_or_else(|| RandomState::new().hash_one(std::process::id()));
         let width = AtomicUsize::new(FIRST_WIDTH.min(*ranges));
         let (limit, pace, rolls) = (limit.clone(), Mutex::default(), AtomicU64::new(0));

@@ -1,22 +1,20 @@
 //! One store for every path and URL.
 
-#[cfg(any(feature = "s3", feature = "gcs", feature = "azure"))]
+#[cfg(feature = "http")]
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
-#[cfg(any(feature = "s3", feature = "gcs", feature = "azure"))]
+#[cfg(feature = "http")]
 use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt};
 
-#[cfg(any(feature = "s3", feature = "gcs", feature = "azure"))]
-use super::Provider;
 use super::location::Location;
 use super::{ByteRange, ByteStream, CacheOptions, Local, Memory, Meta, RemoteOptions, Store};
 #[cfg(feature = "http")]
-use super::{Cache, Http, Remote, cache::Disk};
+use super::{Cache, Http, Remote, cache::Disk, transport::Transport};
 #[cfg(not(feature = "s3"))]
 use crate::error::Error;
 use crate::error::Result;
@@ -53,37 +51,40 @@ pub struct StoreOptions {
 pub struct Stores {
     memory: Memory,
     #[cfg(feature = "http")]
-    http: Arc<dyn Store>,
-    #[cfg(any(feature = "s3", feature = "gcs", feature = "azure"))]
-    buckets: Arc<Buckets>,
+    remotes: Arc<Remotes>,
 }
 
-/// Puts the cache in front of a remote store, if there is one.
+/// The remote stores that were asked for so far: one for http, one for each bucket.
 #[cfg(feature = "http")]
-fn cached(store: impl Store, disk: Option<&Arc<Disk>>) -> Arc<dyn Store> {
-    match disk {
-        Some(disk) => Arc::new(Cache::on(store, Arc::clone(disk))),
-        None => Arc::new(store),
-    }
-}
-
-/// The buckets that were asked for so far, by scheme and name.
-#[cfg(any(feature = "s3", feature = "gcs", feature = "azure"))]
-struct Buckets {
+struct Remotes {
     options: StoreOptions,
     disk: Option<Arc<Disk>>,
     known: Mutex<HashMap<String, Arc<dyn Store>>>,
 }
 
-#[cfg(any(feature = "s3", feature = "gcs", feature = "azure"))]
-impl Buckets {
-    fn find(&self, provider: Provider, name: &str) -> Result<Arc<dyn Store>> {
+#[cfg(feature = "http")]
+impl Remotes {
+    fn new(options: StoreOptions) -> Result<Self> {
+        options.remote.check()?;
+        let disk = options.cache.clone().map(Disk::new).transpose()?.map(Arc::new);
+        Ok(Self { options, disk, known: Mutex::default() })
+    }
+
+    /// The store of this name; made when it is asked for the first time, with the cache in front if there is one.
+    fn find<T: Transport>(
+        &self,
+        name: &str,
+        connect: impl FnOnce() -> Result<T>,
+    ) -> Result<Arc<dyn Store>> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(store) = known.get(name) {
             return Ok(Arc::clone(store));
         }
-        let bucket = super::provider::connect(provider, name, &self.options.settings)?;
-        let store = cached(Remote::new(bucket, self.options.remote.clone())?, self.disk.as_ref());
+        let store = Remote::new(connect()?, self.options.remote.clone())?;
+        let store: Arc<dyn Store> = match &self.disk {
+            Some(disk) => Arc::new(Cache::on(store, Arc::clone(disk))),
+            None => Arc::new(store),
+        };
         known.insert(name.to_owned(), Arc::clone(&store));
         Ok(store)
     }
@@ -110,16 +111,12 @@ impl Stores {
     /// # Errors
     /// If the options can't work.
     pub fn new(options: StoreOptions) -> Result<Self> {
-        #[cfg(feature = "http")]
-        let disk = options.cache.clone().map(Disk::new).transpose()?.map(Arc::new);
         #[cfg(not(feature = "http"))]
         let _ = options;
         Ok(Self {
             memory: Memory::new(),
             #[cfg(feature = "http")]
-            http: cached(Remote::new(Http::new()?, options.remote.clone())?, disk.as_ref()),
-            #[cfg(any(feature = "s3", feature = "gcs", feature = "azure"))]
-            buckets: Arc::new(Buckets { options, disk, known: Mutex::default() }),
+            remotes: Arc::new(Remotes::new(options)?),
         })
     }
 
@@ -135,19 +132,20 @@ impl Stores {
             Location::File(path) => Ok(to(Arc::new(Local), &path, "")),
             Location::Memory(path) => Ok(to(Arc::new(self.memory.clone()), path, "memory://")),
             #[cfg(feature = "http")]
-            Location::Http(url) => Ok(to(Arc::clone(&self.http), url, "")),
+            Location::Http(url) => Ok(to(self.remotes.find("http", Http::new)?, url, "")),
             #[cfg(not(feature = "http"))]
-            Location::Http(_) => {
-                Err(Error::config("built without the feature http").in_shard(super::redact(path)))
-            }
+            Location::Http(_) => Err(Error::config("built without the feature http")
+                .in_shard(crate::redact::redact(path))),
             #[cfg(any(feature = "s3", feature = "gcs", feature = "azure"))]
             Location::Bucket { provider, bucket, .. } => {
-                Ok(to(self.buckets.find(provider, bucket)?, path, ""))
+                let connect =
+                    || super::provider::connect(provider, bucket, &self.remotes.options.settings);
+                Ok(to(self.remotes.find(bucket, connect)?, path, ""))
             }
             #[cfg(not(any(feature = "s3", feature = "gcs", feature = "azure")))]
             Location::Bucket { provider, .. } => {
                 Err(Error::config(format!("built without the feature for {provider:?}"))
-                    .in_shard(super::redact(path)))
+                    .in_shard(crate::redact::redact(path)))
             }
         }
     }
