@@ -43,9 +43,12 @@ impl KeyIndex {
     /// It is no parquet file, it is cut off or broken, its first column holds something else, or it lists too much.
     pub fn read(file: Bytes, path: &str) -> Result<Self> {
         let fail = |error: Error| error.in_shard(path);
-        let mut gathered = Gathered::default();
-        gathered.read(file).map_err(fail)?;
-        let mut index = gathered.into_index().map_err(fail)?;
+        let gathered = guarded(|| {
+            let mut gathered = Gathered::default();
+            gathered.read(file)?;
+            Ok(gathered)
+        });
+        let mut index = gathered.and_then(Gathered::into_index).map_err(fail)?;
         index.notes = index.notes.into_iter().map(fail).collect();
         Ok(index)
     }
@@ -130,6 +133,12 @@ impl fmt::Debug for KeyIndex {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("KeyIndex").field("len", &self.len()).field("notes", &self.notes).finish()
     }
+}
+
+/// Runs a reader of parquet. That crate panics on some broken files instead of returning an error; nothing that it touched is used then.
+pub(super) fn guarded<T>(read: impl FnOnce() -> Result<T>) -> Result<T> {
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(read))
+        .unwrap_or_else(|_| Err(Error::index("a broken parquet file: its reader gave up")))
 }
 
 /// Rows on their way into an index.
