@@ -2,7 +2,7 @@
 
 use super::braces::Braces;
 use super::glob::{self, Glob, is_glob};
-use super::leaf::{is_web_url, join};
+use super::leaf::{is_web_url, join, without_query};
 use super::wdinfo;
 use crate::error::{Error, Result};
 use crate::store::{Meta, Store, read_all, redact};
@@ -62,7 +62,7 @@ async fn one(store: &dyn Store, base: &str, argument: &str) -> Result<Vec<Found>
 }
 
 async fn piece(store: &dyn Store, base: &str, part: &str) -> Result<Vec<Found>> {
-    if part.ends_with(".json") {
+    if without_query(part).ends_with(".json") {
         return Ok(vec![Found::Wdinfo(part.to_owned())]);
     }
     let braces = Braces::parse(part)?;

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::data_set::DataSet;
 use super::manifest::Manifest;
 use crate::error::{Error, Result};
-use crate::store::{Store, read_all};
+use crate::store::{Store, read_all, redact};
 
 /// The largest catalog that is read.
 const LIMIT: u64 = 1 << 26;
@@ -45,12 +45,14 @@ impl Catalog {
     /// If it is no catalog: the error names file and field. If a name means two things, or a set has something that does not exist or itself.
     pub fn parse(text: &[u8], file: &str) -> Result<Self> {
         let catalog: Self = serde_json::from_slice(text)
-            .map_err(|e| explain(text).with_source(e).in_shard(file))?;
+            .map_err(|e| explain(text).with_source(e).in_shard(redact(file)))?;
         if let Some(name) = catalog.sets.keys().find(|name| catalog.sources.contains_key(*name)) {
-            return Err(Error::config(format!("{name} is a source and a set")).in_shard(file));
+            return Err(
+                Error::config(format!("{name} is a source and a set")).in_shard(redact(file))
+            );
         }
         for name in catalog.sources.keys().chain(catalog.sets.keys()) {
-            catalog.data_sets(name).map_err(|e| e.in_shard(file))?;
+            catalog.data_sets(name).map_err(|e| e.in_shard(redact(file)))?;
         }
         Ok(catalog)
     }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
+use crate::store::redact;
 
 /// Name of the manifest file in the folder of a data set.
 pub const FILE_NAME: &str = "wdinfo.json";
@@ -53,7 +54,7 @@ impl Wdinfo {
     /// If a field is missing or wrong; the error names file and field.
     pub fn parse(text: &[u8], file: &str) -> Result<Self> {
         let wdinfo = Self::parse_list(text, file)?;
-        wdinfo.check(wdinfo.data_list.iter()).map_err(|e| e.in_shard(file))?;
+        wdinfo.check(wdinfo.data_list.iter()).map_err(|e| e.in_shard(redact(file)))?;
         Ok(wdinfo)
     }
 
@@ -72,7 +73,7 @@ impl<L> Wdinfo<L> {
         L: Deserialize<'a>,
     {
         serde_json::from_slice(text)
-            .map_err(|error| explain(text, &error).with_source(error).in_shard(file))
+            .map_err(|error| explain(text, &error).with_source(error).in_shard(redact(file)))
     }
 
     /// Samples in all shards, if that is known.

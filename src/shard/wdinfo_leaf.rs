@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use super::data_set::DataSet;
-use super::leaf::{Counts, Leaf, Paths, join};
+use super::leaf::{Counts, Leaf, Paths, join, without_query};
 use super::path_list::PathList;
 use super::wdinfo::Wdinfo;
 use crate::error::Result;
-use crate::store::{Store, read_all};
+use crate::store::{Store, read_all, redact};
 
 /// The largest manifest file that is read: about a hundred million shards.
 const LIMIT: u64 = 4 << 30;
@@ -20,7 +20,7 @@ pub(super) async fn load(store: &dyn Store, file: &str, data_set: &DataSet) -> R
     let text = read_all(store, file, LIMIT).await?;
     let mut wdinfo = Wdinfo::<PathList>::parse_list(&text, file)?;
     drop(text);
-    wdinfo.check(wdinfo.data_list.iter()).map_err(|e| e.in_shard(file))?;
+    wdinfo.check(wdinfo.data_list.iter()).map_err(|e| e.in_shard(redact(file)))?;
     let modalities: Vec<Arc<str>> = [&data_set.modalities, &wdinfo.data_keys]
         .into_iter()
         .find(|names| !names.is_empty())
@@ -39,7 +39,7 @@ pub(super) async fn load(store: &dyn Store, file: &str, data_set: &DataSet) -> R
     Ok(Leaf {
         root,
         modalities,
-        aspect_ratio: aspect_ratio(file),
+        aspect_ratio: aspect_ratio(without_query(file)),
         store: data_set.store.clone(),
         counts: counts(
             wdinfo.data_list_key_count.take(),
@@ -62,6 +62,7 @@ async fn find_root(
     modalities: &[Arc<str>],
     list: &PathList,
 ) -> Result<String> {
+    let file = without_query(file);
     let folder = file.rfind('/').map_or("", |slash| &file[..slash.max(1)]);
     let Some(recorded) = recorded.filter(|root| !root.is_empty() && *root != ".") else {
         return Ok(folder.to_owned());

@@ -241,3 +241,16 @@ async fn a_data_set_with_a_store_of_its_own() {
     let keys = samples.map_ok(|sample| sample.key().to_string());
     assert_eq!(keys.try_collect::<Vec<_>>().await.unwrap(), ["s0_k0", "s0_k1", "s1_k0"]);
 }
+
+/// The query of a signed URL is no part of the path, and is not shown.
+#[tokio::test]
+async fn a_manifest_behind_a_signed_url() {
+    let url = "https://h/d/wdinfo.json?X-Amz-Signature=a/b";
+    let text = r#"{"data_list": ["0.tar"], "data_keys": ["image"], "root": "/gone"}"#;
+    let store = store(&[(url, text), ("https://h/d/image/0.tar", "tar")]);
+    assert_eq!(twins(&load(&store, url).await), ["https://h/d/image/0.tar"]);
+    store.insert(url, r#"{"data_list": 3}"#);
+    let error = Manifest::load(&store, url).await.unwrap_err().to_string();
+    assert!(error.contains("field data_list in https://h/d/wdinfo.json"), "{error}");
+    assert!(!error.contains("a/b"), "{error}");
+}
