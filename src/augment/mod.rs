@@ -115,6 +115,17 @@ macro_rules! tuple {
     };
 }
 
+/// No change.
+impl Augment for () {
+    fn apply(&self, _: &mut Fields<Value>, _: &mut Rng) -> Result<()> {
+        Ok(())
+    }
+
+    fn needs(&self) -> Needs {
+        Needs::Any
+    }
+}
+
 tuple!(A 0);
 tuple!(A 0, B 1);
 tuple!(A 0, B 1, C 2);

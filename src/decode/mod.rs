@@ -8,7 +8,10 @@
 //! | `cls cls2 index inx id` | [`Value::Int`] |
 //! | `npy` | [`Value::Tensor`] |
 //! | `npz`, `safetensors` | [`Value::Tensors`] |
+//! | `gz` behind another one | what that one gives for the inflated bytes |
 //! | anything else | [`Value::Bytes`], as it is |
+//!
+//! Colour profiles are not applied. Of a picture of several frames or pages the first comes out.
 //!
 //! Pickles (`pkl`, `pickle`, `pyd`, `pth`, `pt`) can run any program when they are read, so they are never read: they stay bytes, and an
 //! array of Python objects in a `npy` is an error. Convert once: `numpy.save(path, array, allow_pickle=False)` or
@@ -207,20 +210,29 @@ impl Decoder {
     /// # Errors
     /// If it can't be decoded; the error names the field.
     pub fn decode_field(&self, name: &str, bytes: Bytes) -> Result<Value> {
-        let extension = extension(name).to_ascii_lowercase();
-        if !self.wants(name, &extension) {
+        if !self.wants(name) {
             return Ok(Value::Bytes(bytes));
         }
-        let value = match self.0.own.get(&extension) {
-            Some(own) => own(bytes),
-            None => self.built_in(&extension, bytes),
-        };
-        value.map_err(|error| error.in_field(name))
+        self.decode_as(name, bytes).map_err(|error| error.in_field(name))
     }
 
-    fn wants(&self, name: &str, extension: &str) -> bool {
+    fn decode_as(&self, name: &str, bytes: Bytes) -> Result<Value> {
+        let extension = extension(name).to_ascii_lowercase();
+        match (self.0.own.get(&extension), name.rsplit_once('.')) {
+            (Some(own), _) => own(bytes),
+            (None, Some((stem, _))) if extension == "gz" => {
+                self.decode_as(stem, plain::gunzip(&bytes)?)
+            }
+            (None, _) => self.built_in(&extension, bytes),
+        }
+    }
+
+    /// By name or extension, with or without a `gz` behind it.
+    fn wants(&self, name: &str) -> bool {
         let name = name.to_ascii_lowercase();
-        let in_list = |list: &[String]| list.iter().any(|item| *item == name || item == extension);
+        let stem = name.strip_suffix(".gz").unwrap_or(&name);
+        let names = [&name, stem, extension(&name), extension(stem)];
+        let in_list = |list: &[String]| list.iter().any(|item| names.contains(&item.as_str()));
         self.0.only.as_deref().is_none_or(in_list) && !in_list(&self.0.without)
     }
 

@@ -5,18 +5,16 @@ use std::io::Read;
 use flate2::read::DeflateDecoder;
 
 use super::npy;
+use super::plain::INFLATED;
 use crate::error::{Error, Result};
 use crate::sample::Tensor;
-
-/// No field may grow to more than this when it is inflated, so that a small one can't fill the memory.
-const LIMIT: u64 = 4 << 30;
 
 /// All arrays in the order in which they lie in the file.
 pub(super) fn decode(bytes: &[u8]) -> Result<Vec<(String, Tensor)>> {
     if bytes.is_empty() {
         return Err(super::plain::empty());
     }
-    let mut left = LIMIT;
+    let mut left = INFLATED;
     let mut members = members(bytes)?;
     members.sort_by_key(|member| member.offset);
     members
@@ -54,7 +52,7 @@ fn array(bytes: &[u8], member: &Member, left: &mut u64) -> Result<Tensor> {
         .ok_or_else(cut)?;
     *left = left
         .checked_sub(member.size)
-        .ok_or_else(|| Error::decode(format!("more than {LIMIT} bytes when inflated")))?;
+        .ok_or_else(|| Error::decode(format!("more than {INFLATED} bytes when inflated")))?;
     let inflated;
     let plain = match member.method {
         0 => packed,

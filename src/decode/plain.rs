@@ -1,5 +1,9 @@
 //! Text, numbers, and what maps onto JSON.
 
+use std::io::Read;
+
+use bytes::Bytes;
+use flate2::read::MultiGzDecoder;
 use serde::Deserialize;
 
 use crate::error::{Error, Result};
@@ -43,6 +47,20 @@ pub(super) fn cbor(bytes: &[u8]) -> Result<serde_json::Value> {
     }
     ciborium::de::from_reader_with_recursion_limit(bytes, DEPTH)
         .map_err(|error| Error::decode("not a CBOR value that JSON has").with_source(error))
+}
+
+/// No field may grow to more than this when it is inflated, so that a small one can't fill the memory.
+pub(super) const INFLATED: u64 = 1 << 30;
+
+/// What a gzip file of one or more members holds.
+pub(super) fn gunzip(bytes: &[u8]) -> Result<Bytes> {
+    let mut plain = Vec::new();
+    let read = MultiGzDecoder::new(bytes).take(INFLATED + 1).read_to_end(&mut plain);
+    match read {
+        Ok(_) if plain.len() as u64 <= INFLATED => Ok(plain.into()),
+        Ok(_) => Err(Error::decode(format!("more than {INFLATED} bytes when inflated"))),
+        Err(error) => Err(Error::decode("broken gzip").with_source(error)),
+    }
 }
 
 /// A decimal number with white space around it.

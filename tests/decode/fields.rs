@@ -1,6 +1,7 @@
 //! Arrays, msgpack, CBOR, text: every kind of field but pictures.
 
 use std::collections::BTreeMap;
+use std::io::Write;
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -199,6 +200,35 @@ fn text_and_numbers() {
     assert_eq!(error("index", "1.5"), r#"decode: field index: not a whole number: "1.5""#);
     assert_eq!(error("json", ""), "decode: field json: the field is empty (0 bytes)");
     assert!(error("a.json", "{\"x\": NaN}").starts_with("decode: field a.json: not JSON"));
+}
+
+#[test]
+fn gz_is_taken_off() {
+    let gzip = |bytes: &[u8]| {
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+        encoder.write_all(bytes).unwrap();
+        encoder.finish().unwrap()
+    };
+    assert_eq!(decode("a.json.gz", gzip(b"[1]")).unwrap(), Value::Json(json!([1])));
+    assert_eq!(decode("a.bin.GZ", gzip(b"x")).unwrap(), Value::Bytes(Bytes::from("x")));
+    assert_eq!(decode("gz", "x").unwrap(), Value::Bytes(Bytes::from("x")));
+    assert!(
+        error("a.cls.gz", gzip(b"x")).starts_with("decode: field a.cls.gz: not a whole number")
+    );
+    let whole = gzip(b"text");
+    assert!(error("a.txt.gz", whole[..whole.len() - 3].to_vec()).contains("broken gzip"));
+    for (decoder, kind) in [
+        (Decoder::new().only(["a.json.gz"]), "json"),
+        (Decoder::new().only(["json"]), "json"),
+        (Decoder::new().only(["txt"]), "bytes"),
+        (Decoder::new().without(["json"]), "bytes"),
+    ] {
+        assert_eq!(
+            decoder.decode_field("a.json.gz", gzip(b"[1]").into()).unwrap().kind(),
+            kind,
+            "{decoder:?}"
+        );
+    }
 }
 
 #[test]
