@@ -20,10 +20,12 @@ pub(crate) const REPORT: &str = "pack_report.jsonl";
 pub(crate) struct Found {
     /// `wdinfo.json` files.
     manifests: Vec<PathBuf>,
-    /// Tars, and tars that were being written.
+    /// Tars.
     shards: Vec<PathBuf>,
     /// Records and the report.
     records: Vec<PathBuf>,
+    /// What was being written by a process that was killed: nobody misses it.
+    leftovers: Vec<PathBuf>,
     /// Anything else.
     others: Vec<PathBuf>,
 }
@@ -53,14 +55,13 @@ fn walk(folder: &Path, found: &mut Found) -> io::Result<()> {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         if path.is_dir() {
             walk(&path, found)?;
+        } else if name.starts_with('.') && name.ends_with(".tmp") {
+            found.leftovers.push(path);
         } else if name == FILE_NAME {
             found.manifests.push(path);
-        } else if name.ends_with(".tar") || (name.starts_with('.') && name.ends_with(".tar.tmp")) {
+        } else if name.ends_with(".tar") {
             found.shards.push(path);
-        } else if name == REPORT
-            || folder.ends_with(FOLDER)
-            || (name.starts_with('.') && name.ends_with(".tmp"))
-        {
+        } else if name == REPORT || folder.ends_with(FOLDER) {
             found.records.push(path);
         } else {
             found.others.push(path);
@@ -132,6 +133,7 @@ pub(crate) fn remove(output: &Path, found: &Found) -> Result<()> {
             other.display()
         )));
     }
+    remove_leftovers(found)?;
     for path in found.manifests.iter().chain(&found.shards).chain(&found.records) {
         fs::remove_file(path).map_err(|e| super::scan::failed(path, e))?;
     }
@@ -140,7 +142,16 @@ pub(crate) fn remove(output: &Path, found: &Found) -> Result<()> {
 
 /// Removes the manifests and records of an earlier data set, so that nobody takes the mixture for one while its shards are replaced.
 pub(crate) fn unlist(found: &Found) -> Result<()> {
+    remove_leftovers(found)?;
     for path in found.manifests.iter().chain(&found.records) {
+        fs::remove_file(path).map_err(|e| super::scan::failed(path, e))?;
+    }
+    Ok(())
+}
+
+/// Removes what a process that was killed left under temporary names. Not while others are at work.
+pub(crate) fn remove_leftovers(found: &Found) -> Result<()> {
+    for path in &found.leftovers {
         fs::remove_file(path).map_err(|e| super::scan::failed(path, e))?;
     }
     Ok(())

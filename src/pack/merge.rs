@@ -50,6 +50,8 @@ pub fn merge(output: &Path) -> Result<PackReport> {
     }
     let Some(making) = making else { return Err(Error::config("0 parts")) };
     all.sort_by_key(|shard| shard.number);
+    // All parts are finished: nobody is at work any more.
+    existing::remove_leftovers(&existing::look(output)?)?;
     run::finish(output, &making, &all)?;
     journal::write(&journal::path(output, Part { index: 0, parts: 1 }), &making, &all)?;
     for name in records.iter().filter(|_| parts > 1) {

@@ -68,6 +68,9 @@ pub(crate) fn run(options: &PackOptions, control: &PackControl) -> Result<PackRe
         Existing::Overwrite => existing::unlist(&found)?,
         Existing::Resume => {
             existing::same_parts(&options.output, part)?;
+            if part.parts == 1 {
+                existing::remove_leftovers(&found)?;
+            }
             match journal::read(&path)? {
                 Some((before, shards)) => {
                     done = resumable(&before, shards, &making, &options.output)?

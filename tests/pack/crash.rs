@@ -95,13 +95,28 @@ fn resuming_a_finished_run_changes_nothing() {
     assert!(shardstream(&[&args(&input, &output)[..], &["--resume"]].concat()).status.success());
     assert_same(&before, &tree(&output));
     assert_eq!(fs::metadata(&tar).unwrap().modified().unwrap(), written, "was written again");
-    // A shard that went missing is made again, a torn last line of the record does not count.
+    // What a killed process left under a temporary name goes away; a shard that went missing is made again, a torn last line of the record does not count.
     fs::remove_file(&tar).unwrap();
+    for left in [".shardstream/.123-1.tmp", ".456-1.tmp", "image/part_000000/.000001.tar.tmp"] {
+        fs::write(output.join(left), "half").unwrap();
+    }
     let record = output.join(".shardstream/part-0-of-1.jsonl");
     let text = fs::read(&record).unwrap();
     fs::write(&record, &text[..text.len() - 30]).unwrap();
     assert!(shardstream(&[&args(&input, &output)[..], &["--resume"]].concat()).status.success());
     assert_same(&before, &tree(&output));
+}
+
+#[test]
+fn killed_before_the_record_was_there() {
+    let folder = tempdir().unwrap();
+    let (input, output) = (folder.path().join("in"), folder.path().join("out"));
+    write_samples(&input, 20);
+    fs::create_dir_all(output.join(".shardstream")).unwrap();
+    fs::write(output.join(".shardstream/.123-1.tmp"), "half a record").unwrap();
+    let done = shardstream(&[&args(&input, &output)[..], &["--resume"]].concat());
+    assert!(done.status.success(), "{}", stderr(&done));
+    assert!(!output.join(".shardstream/.123-1.tmp").exists());
 }
 
 #[test]
