@@ -4,4 +4,5 @@
 #[allow(dead_code)]
 #[path = "../tar/archive.rs"]
 mod archive;
+mod cat;
 mod index;

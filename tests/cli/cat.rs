@@ -1,0 +1,136 @@
+//! `cat`: what was and what will be, and what it says when it can't.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use shardstream::testing::tar;
+
+fn shardstream(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_shardstream")).args(args).output().unwrap()
+}
+
+/// Twin tars with counts.
+fn data_set(folder: &Path, samples: &[usize]) {
+    let mut list = Vec::new();
+    for (shard, &samples) in samples.iter().enumerate() {
+        for (modality, extension) in [("image", "bin"), ("caption", "txt")] {
+            let files: Vec<_> = (0..samples)
+                .map(|i| (format!("s{shard}_k{i:03}.{extension}"), format!("{shard} {i}")))
+                .collect();
+            let files: Vec<_> =
+                files.iter().map(|(name, text)| (name.as_str(), text.as_bytes())).collect();
+            std::fs::create_dir_all(folder.join(modality)).unwrap();
+            std::fs::write(folder.join(modality).join(format!("{shard}.tar")), tar(&files))
+                .unwrap();
+        }
+        list.push(format!("{shard}.tar"));
+    }
+    let wdinfo = serde_json::json!({
+        "data_keys": ["caption", "image"], "data_list": list, "data_list_key_count": samples,
+        "root": folder, "total_key_count": samples.iter().sum::<usize>(),
+    });
+    std::fs::write(folder.join("wdinfo.json"), wdinfo.to_string()).unwrap();
+}
+
+type Batches = BTreeMap<(u64, u64), Vec<String>>;
+
+fn batches(output: &Output) -> Batches {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let mut batches = Batches::new();
+    for line in String::from_utf8_lossy(&output.stdout).lines() {
+        let line: serde_json::Value = serde_json::from_str(line).unwrap();
+        let place = (line["lane"].as_u64().unwrap(), line["lane_batch"].as_u64().unwrap());
+        batches.entry(place).or_default().push(line["key"].as_str().unwrap().to_owned());
+    }
+    batches
+}
+
+#[test]
+fn any_batch_of_any_lane_without_what_comes_before() {
+    let folder = tempfile::tempdir().unwrap();
+    data_set(folder.path(), &[40, 25, 0, 61, 33, 18, 52, 7, 44]);
+    let data = folder.path().to_str().unwrap();
+    for shuffle in [&[][..], &["--shuffle", "12"], &["--shuffle", "12", "--no-shuffle-shards"]] {
+        let common = ["cat", "--seed", "5", "--epoch", "2", "--lanes", "3", "--batch", "4"];
+        let common: Vec<&str> = common.iter().chain(shuffle).copied().collect();
+        let whole = batches(&shardstream(&[&common[..], &["--", data]].concat()));
+        assert!(whole.len() > 60, "{}", whole.len());
+        for (&(lane, batch), keys) in whole.iter().filter(|((_, batch), _)| batch % 5 == 0) {
+            let (lane_text, batch_text) = (lane.to_string(), batch.to_string());
+            let there = ["--lane", &lane_text, "--lane-batch", &batch_text, "--", data];
+            let came = batches(&shardstream(&[&common[..], &there].concat()));
+            assert_eq!(came, Batches::from([((lane, batch), keys.clone())]), "{shuffle:?}");
+        }
+    }
+}
+
+#[test]
+fn what_can_not_be_read_is_said_in_one_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let missing = folder.path().join("no-such-folder").to_str().unwrap().to_owned();
+    for (args, says) in [
+        (vec!["cat", "--", &missing], "no-such-folder"),
+        (vec!["cat", "--", folder.path().to_str().unwrap()], folder.path().to_str().unwrap()),
+        (vec!["cat", "--rank", "3", "--world-size", "2", "--", "x.tar"], "rank 3"),
+        (vec!["cat", "--batch", "0", "--", "x.tar"], "batch"),
+        (vec!["certify", &missing], "no-such-folder"),
+    ] {
+        let output = shardstream(&args);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && output.stdout.is_empty(), "{args:?}");
+        assert!(
+            said.contains(says)
+                && said.trim_end().lines().count() == 1
+                && !said.contains("panicked"),
+            "{args:?}: {said}"
+        );
+    }
+}
+
+#[test]
+fn a_certificate_names_what_was_skipped_and_what_is_open() {
+    let folder = tempfile::tempdir().unwrap();
+    data_set(folder.path(), &[6, 5, 4]);
+    let (data, part) = (folder.path().to_str().unwrap(), folder.path().join("part.json"));
+    let part = part.to_str().unwrap();
+    let certify = || {
+        let output = shardstream(&["certify", part, "--data", data]);
+        (output.status.success(), String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    assert!(
+        shardstream(&["cat", "--batch", "2", "--batches", "3", "--checkpoint", part, "--", data])
+            .status
+            .success()
+    );
+    let (complete, said) = certify();
+    assert!(!complete && said.contains("NOT covered") && said.contains("have not ended"), "{said}");
+    assert!(
+        shardstream(&["cat", "--batch", "2", "--resume", part, "--checkpoint", part, "--", data])
+            .status
+            .success()
+    );
+    let (complete, said) = certify();
+    assert!(
+        complete && said.contains("15 samples delivered") && said.contains("exactly the positions"),
+        "{said}"
+    );
+    // A caption is lost: its sample is skipped, and said to be.
+    let files = [
+        ("s1_k000.txt", &b"x"[..]),
+        ("s1_k002.txt", b"x"),
+        ("s1_k003.txt", b"x"),
+        ("s1_k004.txt", b"x"),
+    ];
+    std::fs::write(folder.path().join("caption/1.tar"), tar(&files)).unwrap();
+    assert!(
+        shardstream(&["cat", "--on-error", "skip", "--checkpoint", part, "--", data])
+            .status
+            .success()
+    );
+    let (complete, said) = certify();
+    assert!(
+        complete && said.contains("14 samples delivered") && said.contains("s1_k001"),
+        "{said}"
+    );
+}
