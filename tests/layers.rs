@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 /// From left to right; those of one layer don't know each other.
 const LAYERS: &[&[&str]] = &[
     &["position"],
-    &["random"],
+    &["random", "redact"],
     &["error"],
     &["recipe", "progress", "topology"],
     &["sample", "tar", "store"],
