@@ -205,6 +205,28 @@ const fn add(a: u64, b: u64, modulus: u64) -> u64 {
 mod tests {
     use super::*;
 
+    /// The contract: a change of any of these changes the order of every data set. Computed by an independent program.
+    #[test]
+    fn vectors() {
+        assert_eq!(hash(&[]), 0x9E37_79B9_7F4A_7C15);
+        assert_eq!(hash(&[0]), 9_656_191_133_689_290_200);
+        assert_eq!(hash(&[1, 2, 3]), 4_869_744_580_638_330_866);
+        assert_eq!(hash_bytes(b"shardstream"), 16_038_923_458_604_317_375);
+        let mut rng = Rng::keyed(&[7, 1]);
+        let three =
+            [1_256_043_301_187_838_318, 14_578_999_755_028_072_462, 10_066_333_735_616_521_264];
+        assert_eq!([(); 3].map(|()| rng.next_u64()), three);
+        let mut rng = Rng::keyed(&[7, 1]);
+        assert_eq!([(); 8].map(|()| rng.below(10)), [0, 7, 5, 7, 4, 8, 6, 1]);
+        let ten = Permutation::keyed(10, &[7]);
+        assert_eq!((0..10).map(|i| ten.get(i)).collect::<Vec<_>>(), [4, 6, 1, 5, 0, 7, 8, 9, 2, 3]);
+        let million = Permutation::keyed(1_000_000, &[7, 0, 0]);
+        assert_eq!([0, 1, 999_999].map(|i| million.get(i)), [779_133, 200_761, 253_904]);
+        let delays = [430_101_126, 57_046_871, 96_918_132, 130_965_830];
+        assert_eq!([0, 1, 2, 3].map(|i| delay(hash(&[7, i]), 1000)), delays);
+        assert_eq!((delay(0, 1000), delay(u64::MAX, 1000)), (8000 * TICKS, 2));
+    }
+
     #[test]
     fn permutation_is_a_bijection() {
         for n in (0..200).chain([1000, 1023, 1024, 1025, 65_537]) {
