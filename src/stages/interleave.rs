@@ -38,8 +38,10 @@ pin_project! {
 /// The shards that are read together.
 struct Group<T> {
     width: u64,
-    /// Ordinal of the first sample of its first shard; none before the first group.
-    base: Option<u64>,
+    /// Its number in the lane; none before the first group.
+    number: Option<u64>,
+    /// Ordinal of the first sample of its first shard.
+    base: u64,
     /// How many samples the longest of its shards has, as far as known.
     longest: u64,
     slots: Vec<Slot<T>>,
@@ -73,7 +75,8 @@ impl<St: Stream, T: Send + 'static> Interleave<St, T> {
         recipe::note(|| format!("interleave({width})"));
         let read: Read<T> = Box::new(move |shards| read(shards).boxed());
         // Let the stages inside be noted too.
-        let group = Group { width: width.into(), base: None, longest: 0, slots: Vec::new() };
+        let group =
+            Group { width: width.into(), number: None, base: 0, longest: 0, slots: Vec::new() };
         let mut this = Self {
             stream: stream.fuse(),
             read,
@@ -108,11 +111,15 @@ impl<T> Group<T> {
             let longest = states.iter().filter_map(|(_, state)| state.end).max().unwrap_or(0);
             states.first().map(|(s, state)| (state.first - s, longest))
         };
-        let before =
-            self.base.map(|base| (base, self.longest)).or_else(|| seen(group.checked_sub(1)?));
+        // It follows the group before it: the one that was just read, or one that is settled and was passed over.
+        let before = match (self.number, group.checked_sub(1)) {
+            (Some(number), Some(before)) if number == before => Some((self.base, self.longest)),
+            (_, Some(before)) => seen(before),
+            (_, None) => None,
+        };
         let follows = before.map(|(base, longest)| base + longest * width).or(first.first);
         let (base, longest) = seen(group).unwrap_or((follows.unwrap_or(0), 0));
-        (self.base, self.longest) = (Some(base), longest);
+        (self.number, self.base, self.longest) = (Some(group), base, longest);
         self.slots = shards
             .into_iter()
             .map(|mut shard| {
@@ -156,7 +163,7 @@ impl<T> Group<T> {
         else {
             return Poll::Ready(None);
         };
-        let (base, width, s) = (self.base.unwrap_or(0), self.width, self.slots[at].s);
+        let (base, width, s) = (self.base, self.width, self.slots[at].s);
         let item = self.slots[at].head.take();
         Poll::Ready(item.map(|mut item| {
             if let Some(mark) = match &mut item {

@@ -70,7 +70,9 @@ pub fn decompress(stream: ByteStream) -> ByteStream {
 }
 
 /// Looks at the first bytes.
-async fn open(mut stream: ByteStream) -> ByteStream {
+async fn open(stream: ByteStream) -> ByteStream {
+    // A short one ends here, and is asked again below.
+    let mut stream = stream.fuse();
     let mut chunks: Vec<Bytes> = Vec::new();
     let mut head = Vec::with_capacity(HEAD);
     let mut failed = None;

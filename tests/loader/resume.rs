@@ -56,3 +56,25 @@ async fn a_shard_that_was_overtaken_is_not_forgotten() {
     };
     assert_eq!(assert_resumes(build, |batch| batch.heads[0].key.clone()).await, 60);
 }
+
+/// Shards read one at a time by `interleave`, one of which was settled and is passed over: the next one's ordinals follow it all the same.
+#[tokio::test]
+async fn a_settled_shard_between_interleaved_ones_keeps_its_place() {
+    for width in [1, 2, 3] {
+        let (manifest, store) = ragged_shards(&[13, 2, 14, 0, 1, 9, 6]);
+        let build = || {
+            let store = store.clone();
+            let recipe = move |lane: &Lane| {
+                let store = store.clone();
+                let shards = lane.shard_list().split_by_rank().split_by_worker();
+                let read = shards.interleave(width, move |shards| {
+                    shards.open_twins(store.clone()).expand().group_by_keys()
+                });
+                let drawn = read.augment(|_, rng| Ok(rng.next_u64()));
+                drawn.batch_by(|drawn| drawn % 3, Bucketing::new(4).hold(12))
+            };
+            Loader::builder(&manifest, recipe)
+        };
+        assert!(assert_resumes(build, |batch| batch.data.clone()).await > 10);
+    }
+}

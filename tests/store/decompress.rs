@@ -38,6 +38,18 @@ fn plain_bytes_are_the_very_chunks() {
     assert!(run([]).0.is_empty());
 }
 
+/// A stream that must not be polled behind its end, as `unfold` makes them.
+#[test]
+fn a_short_stream_is_not_polled_behind_its_end() {
+    for length in [0u8, 1, 5] {
+        let bytes = stream::unfold(0, move |at| async move {
+            (at < length).then(|| (Ok(Bytes::copy_from_slice(&[at])), at + 1))
+        });
+        let out: Vec<_> = tokio_test::block_on(decompress(bytes.boxed()).collect());
+        assert_eq!(out.len(), usize::from(length));
+    }
+}
+
 #[test]
 fn errors_of_the_store_come_through() {
     let failed = || Err(Error::store("the line is dead").in_shard("a.tar"));
