@@ -216,6 +216,7 @@ impl<B: Heads + Send + 'static> Builder<B> {
     }
 
     /// Begins where the lanes of this rank are said to be.
+    #[cfg(feature = "cli")]
     pub(crate) fn start_at(
         self,
         lanes: u32,

@@ -6,6 +6,7 @@ mod lane;
 mod legacy;
 mod on_error;
 mod stats;
+#[cfg(feature = "cli")]
 pub(crate) mod travel;
 
 use std::fmt;

@@ -199,6 +199,7 @@ impl SourceProgress {
     }
 
     /// Says where a shard begins of which nothing is settled yet.
+    #[cfg(feature = "cli")]
     pub(crate) fn begin_at(&mut self, place: u64, first: u64) {
         if let Err(at) = self.shards.binary_search_by_key(&place, |shard| shard.place) {
             self.shards.insert(at, ShardState { place, first, stride: 1, end: None });
