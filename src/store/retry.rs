@@ -116,7 +116,7 @@ fn delay(kind: FailureKind, failures: u32, roll: f64, options: &RetryOptions) ->
 }
 
 /// Reads the `Retry-After` header: seconds. (The form with a date would need both clocks to agree; it counts as absent.)
-#[cfg(feature = "http")]
+#[cfg(any(feature = "http", test))]
 pub(super) fn retry_after(header: &str) -> Option<Duration> {
     header.trim().parse().ok().map(Duration::from_secs)
 }
