@@ -25,7 +25,8 @@ pub trait ShardStream: Stream<Item = Result<Shard>> {
     /// Order: a keyed permutation. Memory: all shards of the stream; [`ShardList`](super::ShardList)'s own method needs none.
     ///
     /// # Resuming
-    /// Nothing to do: the order is a function of seed and epoch.
+    /// In a loader use the list's own method, directly behind it: a list that resumes yields only what is left, and here that alone would be
+    /// permuted.
     ///
     /// # Cancel safety
     /// The stream holds everything.

@@ -164,3 +164,16 @@ async fn sizes_and_the_end() {
     assert!(entries.is_terminated() && entries.next().await.is_none());
     assert_eq!(entries.size_hint(), (0, Some(0)));
 }
+
+#[tokio::test]
+async fn every_checkpoint_resumes() {
+    crate::support::assert_chain_resumes(|lane, store| {
+        lane.shard_list()
+            .split_by_rank()
+            .split_by_worker()
+            .open_twins(store)
+            .expand()
+            .group_by_keys()
+    })
+    .await;
+}

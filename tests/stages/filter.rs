@@ -47,3 +47,13 @@ fn sizes_and_the_end() {
     assert!(assert_ready!(stream.poll_next()).is_none() && stream.is_terminated());
     assert!(assert_ready!(stream.poll_next()).is_none());
 }
+
+#[tokio::test]
+async fn every_checkpoint_resumes() {
+    crate::support::assert_chain_resumes(|lane, store| {
+        let shards = lane.shard_list().split_by_rank().split_by_worker();
+        let samples = shards.open_twins(store).expand().group_by_keys();
+        samples.filter_samples(|sample| sample.head.mark.index % 3 != 1).batch(2)
+    })
+    .await;
+}

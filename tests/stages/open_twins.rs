@@ -144,3 +144,17 @@ async fn waking_errors_sizes_and_the_end() {
     let opened = shard_list(&manifest).open_twins(Memory::new());
     assert_eq!(opened.size_hint(), (2, Some(2)));
 }
+
+#[tokio::test]
+async fn every_checkpoint_resumes() {
+    crate::support::assert_chain_resumes(|lane, store| {
+        lane.shard_list()
+            .split_by_rank()
+            .split_by_worker()
+            .open_twins(store)
+            .ahead(3)
+            .expand()
+            .group_by_keys()
+    })
+    .await;
+}

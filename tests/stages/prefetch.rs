@@ -108,3 +108,17 @@ async fn the_order_does_not_depend_on_how_far() {
     let one = order(1).await;
     assert_eq!((order(2).await, order(8).await), (one.clone(), one));
 }
+
+#[tokio::test]
+async fn every_checkpoint_resumes() {
+    crate::support::assert_chain_resumes(|lane, store| {
+        lane.shard_list()
+            .split_by_rank()
+            .split_by_worker()
+            .open_twins(store)
+            .expand()
+            .group_by_keys()
+            .prefetch(4)
+    })
+    .await;
+}

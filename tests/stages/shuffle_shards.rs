@@ -72,3 +72,12 @@ fn waking_errors_sizes_and_the_end() {
     assert!(assert_ready!(shuffled.poll_next()).is_none() && shuffled.is_terminated());
     assert!(assert_ready!(shuffled.poll_next()).is_none());
 }
+
+#[tokio::test]
+async fn every_checkpoint_resumes() {
+    crate::support::assert_chain_resumes(|lane, store| {
+        let shards = lane.shard_list().shuffle_shards().split_by_rank().split_by_worker();
+        shards.open_twins(store).expand().group_by_keys()
+    })
+    .await;
+}

@@ -73,3 +73,16 @@ fn waking_errors_sizes_and_the_end() {
     let split = stream::iter(shards.map(Ok).collect::<Vec<_>>()).split_by_rank(rank);
     assert_eq!(split.size_hint(), (0, Some(1)));
 }
+
+#[tokio::test]
+async fn every_checkpoint_resumes() {
+    crate::support::assert_chain_resumes(|lane, store| {
+        let rank = Rank::SINGLE;
+        let worker = Worker::new(lane.lane(), lane.lanes()).unwrap();
+        // As a foreign stream of shards: the combinators, not the methods of the list.
+        let shards = ShardStream::split_by_rank(lane.shard_list(), rank);
+        let shards = ShardStream::split_by_worker(shards, rank, worker);
+        shards.open_twins(store).expand().group_by_keys()
+    })
+    .await;
+}

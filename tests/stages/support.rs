@@ -88,3 +88,21 @@ pub(crate) fn shown(item: &Result<Sample<Fields<bytes::Bytes>>>) -> String {
         Err(error) => error.to_string(),
     }
 }
+
+/// Every checkpoint of a chain in a loader gives the rest of the run.
+pub(crate) async fn assert_chain_resumes<S, B>(
+    chain: impl Fn(&Lane, Memory) -> S + Clone + Send + Sync + 'static,
+) where
+    S: futures::Stream<Item = Result<B>> + Send + 'static,
+    B: shardstream::sample::Heads + Send + 'static,
+{
+    let (manifest, store) = shardstream::testing::ragged_shards(&[5, 0, 7, 3, 4]);
+    let build = || {
+        let (chain, store) = (chain.clone(), store.clone());
+        let recipe = move |lane: &Lane| chain(lane, store.clone());
+        Loader::builder(&manifest, recipe).seed(3).lanes(2).epochs(2).on_error(OnError::skip())
+    };
+    let keys =
+        |batch: &B| batch.heads().iter().map(|head| head.key.to_string()).collect::<Vec<_>>();
+    assert!(shardstream::testing::assert_resumes(build, keys).await > 5);
+}
