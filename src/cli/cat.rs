@@ -22,7 +22,7 @@ use crate::recipe;
 use crate::sample::{Batch, Fields, Head, Image, Value};
 use crate::shard::{EpochOrder, KeyIndex, Manifest, Order, Tail};
 use crate::stages::{KeyList, MemberStream, SampleStream, ShardStream, TwinStream};
-use crate::store::{Stores, read_all};
+use crate::store::Stores;
 use crate::topology::Rank;
 
 /// Print samples as JSON lines, through the real loader.
@@ -104,9 +104,6 @@ enum Policy {
     /// What is broken is left out, counted and named.
     Skip,
 }
-
-/// The largest key index that is read.
-const LARGEST_INDEX: u64 = 1 << 30;
 
 type Lines = Batch<Vec<String>>;
 
@@ -264,9 +261,7 @@ impl Args {
         if path.ends_with('/') || std::fs::metadata(path).is_ok_and(|found| found.is_dir()) {
             return Ok(Some(KeyList::Folder(Arc::new(stores.clone()), path.clone())));
         }
-        let index = KeyIndex::read(read_all(stores, path, LARGEST_INDEX).await?, path)?;
-        index.notes().iter().for_each(|note| tracing::warn!("{note}"));
-        let index = Arc::new(index);
+        let index = Arc::new(KeyIndex::load(stores, path).await?);
         Ok(Some(if manifest.len() == 1 { KeyList::Shard(index) } else { KeyList::All(index) }))
     }
 

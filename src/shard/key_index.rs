@@ -13,7 +13,10 @@ use parquet::arrow::arrow_reader::{ArrowReaderOptions, ParquetRecordBatchReaderB
 use crate::error::{Error, Result};
 use crate::sample::Key;
 use crate::sample::key::split;
+use crate::store::{Store, read_all};
 
+/// The largest file that is read.
+const LARGEST: u64 = 1 << 30;
 /// The most keys that an index may list.
 const MAX_KEYS: usize = 1 << 24;
 /// The most bytes that they may have together.
@@ -37,6 +40,16 @@ pub struct KeyIndex {
 }
 
 impl KeyIndex {
+    /// Reads an index from a store, and warns of what was odd about it.
+    ///
+    /// # Errors
+    /// As [`Store::read`] and [`KeyIndex::read`].
+    pub async fn load(store: &dyn Store, path: &str) -> Result<Self> {
+        let index = Self::read(read_all(store, path, LARGEST).await?, path)?;
+        index.notes().iter().for_each(|note| tracing::warn!("{note}"));
+        Ok(index)
+    }
+
     /// Reads the whole index. `path` is what errors call it.
     ///
     /// # Errors

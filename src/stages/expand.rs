@@ -18,7 +18,7 @@ use crate::error::{Error, Result, Scope};
 use crate::recipe;
 use crate::sample::key::{self, Key};
 use crate::shard::{KeyIndex, Shard};
-use crate::store::{ByteStream, Store, read_all, redact};
+use crate::store::{ByteStream, Store, redact};
 use crate::tar::{self, Parser, Step};
 
 /// One file of a shard.
@@ -46,9 +46,6 @@ pub enum Entry {
     /// The shard has ended.
     End(Arc<Shard>),
 }
-
-/// The largest key index that is read.
-const LARGEST_INDEX: u64 = 1 << 30;
 
 /// Key indexes: which keys of a shard are wanted, and in which order.
 #[derive(Debug, Clone)]
@@ -335,7 +332,6 @@ impl<St: Stream<Item = Result<Twins>>> Stream for Expand<St> {
                 let Some(Opening { twins, .. }) = this.opening.take() else { continue };
                 match index {
                     Ok(index) => {
-                        index.notes().iter().for_each(|note| tracing::warn!("{note}"));
                         *this.open =
                             Some(Open::new(twins, *this.look_ahead, Some(Arc::new(index)), true));
                     }
@@ -379,5 +375,5 @@ impl<St: Stream<Item = Result<Twins>>> FusedStream for Expand<St> {
 }
 
 async fn read_index(store: Arc<dyn Store>, path: String) -> Result<KeyIndex> {
-    KeyIndex::read(read_all(&*store, &path, LARGEST_INDEX).await?, &path)
+    KeyIndex::load(&*store, &path).await
 }
