@@ -1,20 +1,21 @@
 //! Keeps remote objects on a local disk.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::File;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt};
 use sha2::{Digest, Sha256};
 use tokio::sync::{mpsc, watch};
 use tokio_util::task::AbortOnDropHandle;
 
-use super::cache_file::{BLOCK, make_room, read_block, stored, touch, write_block};
+use super::cache_disk::{Claim, Disk};
+use super::cache_file::read_block;
+use super::cache_fill::Filler;
 use super::local::blocking;
 use super::{ByteRange, ByteStream, Meta, Store};
 use crate::error::{Error, Result};
@@ -54,114 +55,6 @@ impl CacheOptions {
 pub struct Cache<S> {
     inner: Arc<S>,
     disk: Arc<Disk>,
-}
-
-/// The folder. One for all caches of a process that share it.
-#[derive(Debug)]
-pub(super) struct Disk {
-    options: CacheOptions,
-    off: AtomicBool,
-}
-
-impl Disk {
-    pub(super) fn new(options: CacheOptions) -> Result<Self> {
-        std::fs::create_dir_all(&options.folder).map_err(|error| {
-            Error::config(format!("the cache folder {} can't be made", options.folder.display()))
-                .with_source(error)
-        })?;
-        Ok(Self { options, off: AtomicBool::new(false) })
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.options.folder.join(name)
-    }
-
-    fn turn_off(&self, error: &io::Error) {
-        if !self.off.swap(true, Ordering::Relaxed) {
-            tracing::warn!("the cache in {} is turned off: {error}", self.options.folder.display());
-        }
-    }
-
-    /// The cached file, or the right to write it, or neither.
-    fn claim(&self, name: &str, size: u64, fills: bool) -> io::Result<Claim> {
-        let (whole, part) = (self.path(name), self.path(&format!("{name}.part")));
-        if let Some(file) = open_whole(&whole, size)? {
-            return Ok(Claim::Hit(file));
-        }
-        if !fills {
-            return Ok(Claim::Pass);
-        }
-        let file =
-            OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&part)?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Ok(Claim::Wait(file.metadata()?.modified()?)),
-            Err(TryLockError::Error(error)) => return Err(error),
-        }
-        // Whoever held the lock before may have renamed or removed the file: then the lock is on nothing.
-        if let Some(file) = open_whole(&whole, size)? {
-            let _ = std::fs::remove_file(&part);
-            return Ok(Claim::Hit(file));
-        }
-        let reading = match File::open(&part) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Claim::Again),
-            reading => reading?,
-        };
-        if !is_same(&file, &part)? {
-            return Ok(Claim::Again);
-        }
-        file.set_len(0)?;
-        if !make_room(&self.options.folder, self.options.size, stored(size))? {
-            let _ = std::fs::remove_file(&part);
-            return Ok(Claim::Pass);
-        }
-        // Others count the room as taken from now on.
-        file.set_len(stored(size))?;
-        Ok(Claim::Fill(file, reading))
-    }
-}
-
-/// What [`Disk::claim`] found.
-enum Claim {
-    Hit(File),
-    /// Ours to write. The first handle holds the lock and writes, the second one reads.
-    Fill(File, File),
-    /// Another one writes; it did so at this time.
-    Wait(std::time::SystemTime),
-    Again,
-    Pass,
-}
-
-/// The file of an object, if it has the right length. One that has not is removed.
-fn open_whole(path: &Path, size: u64) -> io::Result<Option<File>> {
-    let file = match OpenOptions::new().read(true).write(true).open(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        file => file?,
-    };
-    if file.metadata()?.len() != stored(size) {
-        std::fs::remove_file(path)?;
-        return Ok(None);
-    }
-    touch(&file)?;
-    Ok(Some(file))
-}
-
-#[cfg(unix)]
-fn is_same(file: &File, path: &Path) -> io::Result<bool> {
-    use std::os::unix::fs::MetadataExt;
-    match std::fs::metadata(path) {
-        Ok(found) => {
-            file.metadata().map(|ours| (ours.dev(), ours.ino()) == (found.dev(), found.ino()))
-        }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(error),
-    }
-}
-
-/// Elsewhere an open file can't be renamed or removed.
-#[cfg(not(unix))]
-fn is_same(_: &File, path: &Path) -> io::Result<bool> {
-    Ok(path.exists())
 }
 
 impl<S: Store> Cache<S> {
@@ -218,7 +111,7 @@ impl<S: Store> Store for Cache<S> {
     }
 }
 
-type Sender = mpsc::Sender<Result<Bytes>>;
+pub(super) type Sender = mpsc::Sender<Result<Bytes>>;
 
 /// One read.
 struct Job<S> {
@@ -232,10 +125,10 @@ struct Job<S> {
 
 /// An object that may be cached.
 #[derive(Clone)]
-struct Object {
-    name: String,
-    etag: String,
-    size: u64,
+pub(super) struct Object {
+    pub(super) name: String,
+    pub(super) etag: String,
+    pub(super) size: u64,
 }
 
 /// Nobody listens any more.
@@ -261,8 +154,7 @@ impl<S: Store> Job<S> {
     }
 
     fn cacheable(&self, meta: Meta) -> Option<Object> {
-        let (etag, size) =
-            meta.etag.zip(meta.size).filter(|_| !self.disk.off.load(Ordering::Relaxed))?;
+        let (etag, size) = meta.etag.zip(meta.size).filter(|_| !self.disk.is_off())?;
         let digest =
             Sha256::new().chain_update(&self.path).chain_update([0]).chain_update(&etag).finalize();
         Some(Object { name: digest.iter().map(|byte| format!("{byte:02x}")).collect(), etag, size })
@@ -399,102 +291,6 @@ impl<S: Store> Job<S> {
     }
 }
 
-/// Writes an object into its file.
-struct Filler<S> {
-    inner: Arc<S>,
-    disk: Arc<Disk>,
-    path: String,
-    object: Object,
-}
-
-impl<S: Store> Filler<S> {
-    async fn run(self, file: File, progress: watch::Sender<u64>, rest: Sender) {
-        let part = self.disk.path(&format!("{}.part", self.object.name));
-        let whole = self.disk.path(&self.object.name);
-        let kept = match self.write(file, progress, rest).await {
-            Some(file) => {
-                blocking(move || Ok(std::fs::rename(&part, &whole).map(|()| drop(file)))).await
-            }
-            // What is there is no whole object. Whoever opens it keeps what it has.
-            None => blocking(move || Ok(std::fs::remove_file(&part))).await,
-        };
-        // Removed meanwhile to make room: no harm done.
-        if let Ok(Err(error)) = kept
-            && error.kind() != io::ErrorKind::NotFound
-        {
-            self.disk.turn_off(&error);
-        }
-    }
-
-    /// The file, still locked, if it holds the whole object of the right version.
-    async fn write(&self, file: File, progress: watch::Sender<u64>, rest: Sender) -> Option<File> {
-        let mut stream = self.inner.read(&self.path, ByteRange::ALL);
-        let mut disk = Some((file, progress));
-        let (mut pending, mut taken, mut failed) = (BytesMut::new(), 0, None);
-        while let Some(chunk) = stream.next().await {
-            match chunk {
-                Ok(bytes) => pending.extend_from_slice(&bytes),
-                Err(error) => {
-                    failed = Some(error);
-                    break;
-                }
-            }
-            while pending.len() >= BLOCK as usize && taken + BLOCK <= self.object.size {
-                disk = self.hand_on(pending.split_to(BLOCK as usize).freeze(), disk, &rest).await?;
-                taken += BLOCK;
-            }
-            if disk.is_none() && !pending.is_empty() {
-                taken += pending.len() as u64;
-                rest.send(Ok(pending.split().freeze())).await.ok()?;
-            }
-        }
-        if failed.is_some() || taken + pending.len() as u64 != self.object.size {
-            // Not the object that was announced: nothing to be kept, but for the reader to judge.
-            disk = None;
-        }
-        if !pending.is_empty() {
-            disk = self.hand_on(pending.freeze(), disk, &rest).await?;
-        }
-        if let Some(error) = failed {
-            let _ = rest.send(Err(error)).await;
-        }
-        let (file, progress) = disk?;
-        let written = *progress.borrow();
-        // The reader has all it wants; what follows is for those who come later.
-        drop((progress, rest));
-        let same = self
-            .inner
-            .head(&self.path)
-            .await
-            .is_ok_and(|meta| meta.etag.as_ref() == Some(&self.object.etag));
-        (same && written == self.object.size).then_some(file)
-    }
-
-    /// To disk, or, once that has failed, straight to the reader. `None` if the reader is gone.
-    #[allow(clippy::type_complexity)]
-    async fn hand_on(
-        &self,
-        block: Bytes,
-        disk: Option<(File, watch::Sender<u64>)>,
-        rest: &Sender,
-    ) -> Option<Option<(File, watch::Sender<u64>)>> {
-        if let Some((mut file, progress)) = disk {
-            let copy = block.clone();
-            let written =
-                blocking(move || Ok(write_block(&mut file, &copy).map(|()| file))).await.ok()?;
-            match written {
-                Ok(file) => {
-                    progress.send_modify(|written| *written += block.len() as u64);
-                    return Some(Some((file, progress)));
-                }
-                Err(error) => self.disk.turn_off(&error),
-            }
-        }
-        rest.send(Ok(block)).await.ok()?;
-        Some(None)
-    }
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
@@ -523,6 +319,6 @@ mod tests {
             chunks.into_iter().map(|chunk| chunk.unwrap().to_vec()).collect::<Vec<_>>().concat()
                 == data
         );
-        assert!(job.disk.off.load(Ordering::Relaxed) && !part.exists());
+        assert!(job.disk.is_off() && !part.exists());
     }
 }

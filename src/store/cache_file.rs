@@ -10,6 +10,8 @@ use bytes::Bytes;
 /// Bytes of a block, without its CRC.
 pub(super) const BLOCK: u64 = 1 << 20;
 const CRC: u64 = 4;
+/// A file in the folder that is no object: whoever makes room holds its lock.
+pub(super) const LOCK: &str = ".lock";
 
 /// What a file for `size` bytes measures.
 pub(super) const fn stored(size: u64) -> u64 {
@@ -58,6 +60,7 @@ pub(super) fn make_room(folder: &Path, limit: u64, need: u64) -> io::Result<bool
         // Gone in between: removed by another process.
         if let Ok(found) = entry.metadata()
             && found.is_file()
+            && entry.file_name() != LOCK
         {
             files.push((found.modified()?, found.len(), entry.path()));
         }

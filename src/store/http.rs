@@ -7,12 +7,12 @@ use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use futures::{FutureExt, StreamExt, TryStreamExt};
 use reqwest::header::{
-    ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, ETAG, HeaderMap, HeaderName,
-    IF_MATCH, RANGE, RETRY_AFTER,
+    ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, DATE, ETAG, HeaderMap,
+    HeaderName, IF_MATCH, RANGE, RETRY_AFTER,
 };
 use reqwest::{Client, Method, RequestBuilder, Response, StatusCode};
 
-use super::retry::retry_after;
+use super::retry::{retry_after, unix_now};
 use super::transport::{Attempt, Failure, FailureKind, Reply, Transport, chain};
 use super::{ByteRange, Meta};
 use crate::error::{Error, Result};
@@ -85,7 +85,9 @@ impl Http {
                 Err(Failure::new(FailureKind::Changed, "the object has changed while it was read"))
             }
             _ => {
-                let wish = header(reply.headers(), &RETRY_AFTER).and_then(retry_after);
+                let date = header(reply.headers(), &DATE);
+                let wish = header(reply.headers(), &RETRY_AFTER)
+                    .and_then(|wish| retry_after(wish, date, unix_now()));
                 Err(Failure::status(status.as_u16(), wish, &error_page(reply).await))
             }
         }

@@ -2,7 +2,9 @@
 
 mod budget;
 pub mod cache;
+mod cache_disk;
 mod cache_file;
+mod cache_fill;
 pub mod decompress;
 mod fit;
 #[cfg(feature = "http")]

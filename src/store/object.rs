@@ -14,7 +14,7 @@ use object_store::path::Path;
 use object_store::{ClientOptions, GetOptions, GetRange, ObjectMeta, ObjectStore, PutOptions};
 
 use super::http::content_range;
-use super::retry::retry_after;
+use super::retry::{retry_after, unix_now};
 use super::transport::{Attempt, Failure, FailureKind, Reply, Transport, chain};
 use super::{ByteRange, Meta};
 
@@ -172,10 +172,26 @@ impl Note {
                 Failure::status(status, retry_after, &text)
             }
             Some(_) => Failure::mismatch(text),
+            None if CREDENTIALS.iter().any(|place| text.contains(place)) => Failure::new(
+                FailureKind::Credentials,
+                format!(
+                    "no credentials: set keys in the environment or a profile, or AWS_SKIP_SIGNATURE=true (GOOGLE_, AZURE_) for \
+                     public data; the metadata service of this machine has none: {text}"
+                ),
+            ),
             None => Failure::new(kind(error), text),
         }
     }
 }
+
+/// Where clients ask for credentials when they were given none: in the URLs of the metadata services of AWS, Google and Azure.
+const CREDENTIALS: [&str; 5] = [
+    "/latest/api/token",
+    "/latest/meta-data/iam/",
+    "/instance/service-accounts/",
+    "/metadata/identity/",
+    "169.254.169.254",
+];
 
 /// Of an error of which no answer is known.
 fn kind(error: &object_store::Error) -> FailureKind {
@@ -219,7 +235,8 @@ impl HttpService for NotingClient {
                 let header = |name| reply.headers().get(name).and_then(|value| value.to_str().ok());
                 let noted = Noted {
                     status: reply.status().as_u16(),
-                    retry_after: header("retry-after").and_then(retry_after),
+                    retry_after: header("retry-after")
+                        .and_then(|wish| retry_after(wish, header("date"), unix_now())),
                     size: header("content-range")
                         .and_then(content_range)
                         .and_then(|(_, size)| size),

@@ -4,6 +4,9 @@ use std::time::Duration;
 
 use super::transport::{Failure, FailureKind};
 
+/// How often the machine's metadata service is asked for credentials before that is an error.
+const CREDENTIALS_ATTEMPTS: u32 = 5;
+
 /// How patiently a remote object is read.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
@@ -78,7 +81,12 @@ pub(super) fn decide(
         return Decision::GiveUp(Why::Final);
     }
     let wait = delay(failure.kind, spell.failures, roll, options);
-    if spell.failures >= options.attempts || spell.lasted.saturating_add(wait) > options.deadline {
+    let attempts = match failure.kind {
+        // A service that has none is not going to have some soon, and who forgot to set them up wants to know.
+        FailureKind::Credentials => options.attempts.min(CREDENTIALS_ATTEMPTS),
+        _ => options.attempts,
+    };
+    if spell.failures >= attempts || spell.lasted.saturating_add(wait) > options.deadline {
         return Decision::GiveUp(Why::Spent);
     }
     Decision::Retry(wait)
@@ -90,9 +98,11 @@ pub(super) const fn is_transient(kind: FailureKind) -> bool {
         FailureKind::Status { code, .. } => {
             matches!(code, 408 | 421 | 425 | 429 | 500 | 502..=504 | 506..=599)
         }
-        FailureKind::Broken | FailureKind::Stalled | FailureKind::Slow | FailureKind::Mismatch => {
-            true
-        }
+        FailureKind::Credentials
+        | FailureKind::Broken
+        | FailureKind::Stalled
+        | FailureKind::Slow
+        | FailureKind::Mismatch => true,
         FailureKind::PastEnd { .. } | FailureKind::Changed | FailureKind::Final => false,
     }
 }
@@ -115,10 +125,51 @@ fn delay(kind: FailureKind, failures: u32, roll: f64, options: &RetryOptions) ->
     }
 }
 
-/// Reads the `Retry-After` header: seconds. (The form with a date would need both clocks to agree; it counts as absent.)
+/// Reads the `Retry-After` header: seconds, or a date, which is compared with the `Date` of the same answer, or with `now` (seconds since
+/// 1970) where there is none. A date that has passed is no time to wait.
 #[cfg(any(feature = "http", test))]
-pub(super) fn retry_after(header: &str) -> Option<Duration> {
-    header.trim().parse().ok().map(Duration::from_secs)
+pub(super) fn retry_after(header: &str, date: Option<&str>, now: u64) -> Option<Duration> {
+    let header = header.trim();
+    if let Ok(seconds) = header.parse() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let now = date.and_then(http_date).unwrap_or(now);
+    http_date(header).map(|at| Duration::from_secs(at.saturating_sub(now)))
+}
+
+/// Seconds since 1970 by this machine's clock.
+#[cfg(feature = "http")]
+pub(super) fn unix_now() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |since| since.as_secs())
+}
+
+/// Seconds from 1970 to a date as servers have to write it: `Sun, 06 Nov 1994 08:49:37 GMT`.
+#[cfg(any(feature = "http", test))]
+fn http_date(text: &str) -> Option<u64> {
+    const MONTHS: [&str; 12] =
+        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    let words: Vec<&str> =
+        text.trim().strip_suffix(" GMT")?.split_once(", ")?.1.split(' ').collect();
+    let [day, month, year, time] = words[..] else { return None };
+    let clock: Vec<u64> = time.split(':').map(|part| part.parse().ok()).collect::<Option<_>>()?;
+    let (day, year): (u64, u64) = (day.parse().ok()?, year.parse().ok()?);
+    let month = MONTHS.iter().position(|name| *name == month)? as u64;
+    let [hour, minute, second] = clock[..] else { return None };
+    if !(1..=31).contains(&day)
+        || !(1970..=9999).contains(&year)
+        || hour > 23
+        || minute > 59
+        || second > 60
+    {
+        return None;
+    }
+    // Years begin in March here, so that the day that some have is their last one.
+    let (year, month) = if month < 2 { (year - 1, month + 10) } else { (year, month - 2) };
+    let leap_days = year / 4 - year / 100 + year / 400;
+    // From 1 March of year 0 to 1 January 1970 there are 719,468 days; 153 days in five months from March on.
+    let days = (year * 365 + leap_days + (153 * month + 2) / 5 + day - 1).checked_sub(719_468)?;
+    Some(days * 86_400 + hour * 3600 + minute * 60 + second)
 }
 
 #[cfg(test)]
@@ -159,6 +210,7 @@ mod tests {
         }
         for (kind, transient) in [
             (FailureKind::Broken, true),
+            (FailureKind::Credentials, true),
             (FailureKind::Stalled, true),
             (FailureKind::Slow, true),
             (FailureKind::Mismatch, true),
@@ -217,13 +269,50 @@ mod tests {
         ] {
             assert_eq!(decide(&failure, spell, 0.5, &options()), want, "{failure:?} {spell:?}");
         }
+        let patient = RetryOptions { attempts: 20, ..options() };
+        let none = Failure::new(FailureKind::Credentials, "");
+        assert!(matches!(decide(&none, spell(4, 0), 0.5, &patient), Decision::Retry(_)));
+        assert_eq!(decide(&none, spell(5, 0), 0.5, &patient), spent);
     }
 
     #[test]
     fn the_header() {
-        assert_eq!(retry_after(" 3 "), Some(Duration::from_secs(3)));
-        for header in ["", "soon", "-1", "Wed, 21 Oct 2026 07:28:00 GMT"] {
-            assert_eq!(retry_after(header), None);
+        let (date, now) = (Some("Wed, 21 Oct 2026 07:27:30 GMT"), 1_792_567_680 - 40);
+        let after = |header, date| retry_after(header, date, now).map(|wait| wait.as_secs());
+        assert_eq!(after(" 3 ", date), Some(3));
+        // By the server's own clock, or by ours.
+        assert_eq!(after("Wed, 21 Oct 2026 07:28:00 GMT", date), Some(30));
+        assert_eq!(after("Wed, 21 Oct 2026 07:28:00 GMT", None), Some(40));
+        assert_eq!(after("Wed, 21 Oct 2026 07:28:00 GMT", Some("now")), Some(40));
+        assert_eq!(after("Wed, 21 Oct 2026 07:00:00 GMT", date), Some(0));
+        for header in ["", "soon", "-1", "1.5", "Wed, 21 Okt 2026 07:28:00 GMT", "21 Oct 2026"] {
+            assert_eq!(after(header, date), None, "{header}");
+        }
+    }
+
+    #[test]
+    fn dates() {
+        // Computed by GNU date.
+        for (text, seconds) in [
+            ("Thu, 01 Jan 1970 00:00:00 GMT", 0),
+            ("Sun, 06 Nov 1994 08:49:37 GMT", 784_111_777),
+            ("Tue, 29 Feb 2000 23:59:59 GMT", 951_868_799),
+            ("Wed, 01 Mar 2000 00:00:00 GMT", 951_868_800),
+            ("Mon, 30 Nov 2026 12:00:00 GMT", 1_796_040_000),
+            ("Mon, 01 Mar 2100 00:00:00 GMT", 4_107_542_400),
+        ] {
+            assert_eq!(http_date(text), Some(seconds), "{text}");
+        }
+        for text in [
+            "Sun, 06 Nov 1994 08:49:37",
+            "Sun, 06 Nov 1994 24:49:37 GMT",
+            "Sun, 00 Nov 1994 08:49:37 GMT",
+            "Sun, 06 Nov 94 08:49:37 GMT",
+            "Sun, 06 Nov 1994 08:49 GMT",
+            "Sun, 06 Nov 18446744073709551615 08:49:37 GMT",
+            "Sunday, 06-Nov-94 08:49:37 GMT",
+        ] {
+            assert_eq!(http_date(text), None, "{text}");
         }
     }
 }

@@ -14,7 +14,7 @@ use futures::{FutureExt, StreamExt};
 use super::location::Location;
 use super::{ByteRange, ByteStream, CacheOptions, Local, Memory, Meta, RemoteOptions, Store};
 #[cfg(feature = "http")]
-use super::{Cache, Http, Remote, cache::Disk, transport::Transport};
+use super::{Cache, Http, Remote, cache_disk::Disk, transport::Transport};
 #[cfg(not(feature = "s3"))]
 use crate::error::Error;
 use crate::error::Result;

@@ -83,6 +83,8 @@ pub enum FailureKind {
         /// How long the server asks us to wait.
         retry_after: Option<Duration>,
     },
+    /// Nothing was asked yet: there are no credentials to sign the request with.
+    Credentials,
     /// The connection broke, or could not be made.
     Broken,
     /// Nothing came for too long.

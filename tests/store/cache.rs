@@ -77,7 +77,8 @@ fn cache(store: &Watched, folder: &Path, size: u64) -> Cache<Watched> {
 }
 
 fn files(folder: &Path) -> Vec<PathBuf> {
-    std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect()
+    let found = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    found.filter(|path| !path.ends_with(".lock")).collect()
 }
 
 async fn all(store: &impl Store, path: &str) -> Bytes {

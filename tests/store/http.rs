@@ -297,6 +297,15 @@ async fn a_server_that_asks_for_patience() {
     })
     .await;
     assert_eq!(seen.len(), 1);
+    // A date counts from the server's own.
+    let seen = fails(&["503", "asks to wait 3600 s"], |_, _| {
+        Answer::new(503)
+            .with("date", "Mon, 30 Nov 2026 11:00:00 GMT")
+            .with("retry-after", "Mon, 30 Nov 2026 12:00:00 GMT")
+            .body("")
+    })
+    .await;
+    assert_eq!(seen.len(), 1);
 }
 
 #[tokio::test]

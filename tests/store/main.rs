@@ -7,6 +7,8 @@ mod decompress;
 #[cfg(feature = "http")]
 mod http;
 mod plain;
+#[cfg(all(unix, feature = "cli", feature = "http"))]
+mod processes;
 #[cfg(feature = "s3")]
 mod s3;
 #[cfg(feature = "http")]
