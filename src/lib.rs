@@ -89,8 +89,8 @@ pub mod prelude {
     pub use crate::sample::{Batch, Collate, Column, Columns, Fields, Sample, Tensor, Value};
     pub use crate::shard::{Manifest, Order, Tail};
     pub use crate::stages::{
-        Batching, Bucketing, EncodedStream, MemberStream, SampleStream, ShardStream, Shuffling,
-        TwinStream, shard_list,
+        BatchStream, Batching, Bucketing, EncodedStream, FieldStream, MemberStream, SampleStream,
+        ShardStream, Shuffling, TwinStream, shard_list,
     };
     pub use crate::store::{Local, Memory, Store};
     pub use crate::topology::{Rank, Worker};

@@ -38,6 +38,11 @@ pub fn note_batch(size: usize, drop_last: bool) {
     });
 }
 
+/// Notes that batches are taken apart again: samples are handed out one by one.
+pub fn note_unbatch() {
+    add(|| Note { text: "unbatch".into(), batch: Some((1, false)) });
+}
+
 /// Builds something and returns it with the notes taken meanwhile on this thread.
 pub fn record<T>(build: impl FnOnce() -> T) -> (T, Vec<Note>) {
     let outer = NOTES.replace(Some(Vec::new()));

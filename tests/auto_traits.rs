@@ -14,8 +14,9 @@ use shardstream::sample::{
 };
 use shardstream::shard::{DataSet, EpochOrder, KeyIndex, Manifest, Plan, Shard};
 use shardstream::stages::{
-    Batches, Decode, Entry, Expand, FilterSamples, GroupByKeys, MapBody, Member, Offload,
-    OpenTwins, Prefetch, ShardList, Shuffle, ShuffleShards, Split, Tar, Twins,
+    Batches, Condition, Decode, Entry, Expand, FieldFn, FilterSamples, GroupByKeys, MapBody,
+    Member, Offload, OpenTwins, Prefetch, ShardList, Shuffle, ShuffleShards, Slice, Split, Tar,
+    Twins, Unbatch,
 };
 use shardstream::store::{ByteStream, Local, Memory, Store};
 use shardstream::tar::Parser;
@@ -56,6 +57,10 @@ fn stages_can_run_in_a_task() {
     send::<Augmented>();
     send::<MapBody<Samples, fn(Encoded) -> Result<u64>>>();
     send::<FilterSamples<Samples, fn(&Sample<Encoded>) -> bool>>();
+    send::<MapBody<Samples, FieldFn<Bytes, Encoded>>>();
+    send::<FilterSamples<Samples, Condition<Encoded>>>();
+    send::<Slice<Samples>>();
+    send::<Unbatch<Whole, Tensor>>();
     send::<Whole>();
     send::<Prefetch<Samples, Sample<Encoded>>>();
     lasting::<Whole>();

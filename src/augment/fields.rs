@@ -3,18 +3,14 @@
 use super::{Augment, Needs};
 use crate::error::{Error, Result};
 use crate::random::Rng;
-use crate::sample::{Fields, Name, Value};
-
-pub(super) fn missing(field: &str) -> Error {
-    Error::augment("the sample has no such field").in_field(field)
-}
+use crate::sample::{Fields, Value};
 
 /// Gives fields other names. Those that a sample doesn't have are left alone.
 #[derive(Debug, Clone)]
 pub struct Rename(Vec<(String, String)>);
 
 impl Rename {
-    /// Pairs of old and new names. Several old names may have one new name: a sample has one of them.
+    /// Pairs of old and new names; an old one may be several alternatives (`jpg;png`), of which a sample has one.
     #[must_use]
     pub fn new<A: Into<String>, B: Into<String>>(pairs: impl IntoIterator<Item = (A, B)>) -> Self {
         Self(pairs.into_iter().map(|(old, new)| (old.into(), new.into())).collect())
@@ -23,9 +19,7 @@ impl Rename {
 
 impl Augment for Rename {
     fn apply(&self, fields: &mut Fields<Value>, _: &mut Rng) -> Result<()> {
-        rename(fields, |name| {
-            self.0.iter().find(|(old, _)| old == name).map(|(_, new)| new.as_str().into())
-        })
+        fields.rename(&self.0)
     }
 
     fn needs(&self) -> Needs {
@@ -39,26 +33,12 @@ pub struct StripExtensions;
 
 impl Augment for StripExtensions {
     fn apply(&self, fields: &mut Fields<Value>, _: &mut Rng) -> Result<()> {
-        rename(fields, |name| name.rsplit_once('.').map(|(stem, _)| stem.into()))
+        fields.rename_by(|name| name.rsplit_once('.').map(|(stem, _)| stem.into()))
     }
 
     fn needs(&self) -> Needs {
         Needs::Any
     }
-}
-
-/// Renames in place; two fields of one name are an error.
-fn rename(fields: &mut Fields<Value>, new: impl Fn(&str) -> Option<Name>) -> Result<()> {
-    let mut renamed = Fields::with_capacity(fields.len());
-    for (name, value) in std::mem::take(fields) {
-        let to = new(&name).unwrap_or_else(|| Name::clone(&name));
-        if renamed.get(&to).is_some() {
-            return Err(Error::augment(format!("two fields would be named {to}")).in_field(&*name));
-        }
-        renamed.push(to, value);
-    }
-    *fields = renamed;
-    Ok(())
 }
 
 /// Keeps only these fields, in this order; a sample that lacks one is an error.
@@ -75,16 +55,55 @@ impl Keep {
 
 impl Augment for Keep {
     fn apply(&self, fields: &mut Fields<Value>, _: &mut Rng) -> Result<()> {
-        let mut kept = Fields::with_capacity(self.0.len());
-        for names in &self.0 {
-            let (name, value) = names
-                .split(';')
-                .find_map(|name| Some((name, fields.remove(name)?)))
-                .ok_or_else(|| missing(names))?;
-            kept.insert(name, value);
-        }
-        *fields = kept;
-        Ok(())
+        fields.keep(&self.0)
+    }
+
+    fn needs(&self) -> Needs {
+        Needs::Any
+    }
+}
+
+/// Lets these fields have another shape in each sample of a batch: see [`Value::Ragged`]. Put it last, behind
+/// [`Normalize`](super::Normalize).
+///
+/// ```
+/// use shardstream::augment::{Augment, Ragged};
+/// use shardstream::random::Rng;
+/// use shardstream::sample::{Collate, Column, Data, Fields, Tensor, Value};
+///
+/// let tokens = |n| Value::Tensor(Tensor::new(vec![n, 2], Data::U16(vec![7; n * 2])).unwrap());
+/// let mut samples = vec![Fields::from_iter([("tokens".into(), tokens(3))]), Fields::from_iter([("tokens".into(), tokens(5))])];
+/// for sample in &mut samples {
+///     Ragged::new(["tokens"]).apply(sample, &mut Rng::keyed(&[]))?;
+/// }
+/// let Some(Column::Ragged(column)) = Fields::collate(samples)?.remove("tokens") else { panic!() };
+/// assert_eq!(column.shapes, [[3, 2], [5, 2]]);
+/// assert_eq!((column.offsets(), column.data.len()), (vec![0, 6, 16], 16));
+/// # Ok::<(), shardstream::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Ragged(Vec<String>);
+
+impl Ragged {
+    /// The names; a sample that lacks one is an error. Alternatives are separated by semicolons.
+    #[must_use]
+    pub fn new<S: Into<String>>(names: impl IntoIterator<Item = S>) -> Self {
+        Self(names.into_iter().map(Into::into).collect())
+    }
+}
+
+impl Augment for Ragged {
+    fn apply(&self, fields: &mut Fields<Value>, _: &mut Rng) -> Result<()> {
+        self.0.iter().try_for_each(|names| {
+            fields.map_field(names, |value| match value {
+                Value::Tensor(tensor) | Value::Ragged(tensor) => Ok(Value::Ragged(tensor)),
+                Value::Image(image) => Ok(Value::Ragged(image.to_tensor())),
+                other => Err(Error::augment(format!(
+                    "{} has no shape that could differ: only tensors and pictures have",
+                    other.kind()
+                ))),
+            })
+        })
     }
 
     fn needs(&self) -> Needs {

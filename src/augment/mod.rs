@@ -39,7 +39,7 @@ use std::sync::Arc;
 pub use caption::PickCaption;
 pub use colour::{ColourJitter, RandomGrey};
 pub use crop::{CenterCrop, RandomCrop, RandomResizedCrop};
-pub use fields::{Keep, Rename, StripExtensions};
+pub use fields::{Keep, Ragged, Rename, StripExtensions};
 pub use flip::RandomFlip;
 pub use normalize::{Normalize, normalize, normalize_batch};
 pub use pad::{Fill, PadTo};
@@ -47,6 +47,7 @@ pub use resize::{Filter, ResizeExact, ResizeLongest, ResizeShortest};
 
 use crate::error::Result;
 use crate::random::Rng;
+use crate::sample::fields::missing;
 use crate::sample::{Fields, Image, Value};
 
 /// A change to the decoded fields of a sample.
@@ -220,7 +221,7 @@ pub fn on<A: Augment>(field: impl Into<String>, part: A) -> On<A> {
 
 impl<A: Augment> Augment for On<A> {
     fn apply(&self, fields: &mut Fields<Value>, rng: &mut Rng) -> Result<()> {
-        let value = fields.get_mut(&self.field).ok_or_else(|| fields::missing(&self.field))?;
+        let value = fields.get_mut(&self.field).ok_or_else(|| missing(&self.field))?;
         let mut alone = Fields::new();
         alone.insert(self.field.as_str(), std::mem::replace(value, Value::Int(0)));
         self.part.apply(&mut alone, rng)?;

@@ -263,6 +263,15 @@ impl<B: Heads + Send + 'static> Builder<B> {
                 "the recipe must split_by_rank and split_by_worker, or each of the {lanes} lanes would read everything"
             )));
         }
+        let apart = recipe.iter().position(|stage| stage == "unbatch").unwrap_or(0);
+        if let Some(stage) = recipe[..apart]
+            .iter()
+            .find(|stage| stage.starts_with("batch_by(") || stage.ends_with("drop_last true)"))
+        {
+            return Err(Error::config(format!(
+                "unbatch behind {stage}: samples are delivered one by one, and a resume in the middle of a batch would fill it with others"
+            )));
+        }
         let (run, tail) = (self.run.clone(), format!("{:?}", self.tail).to_lowercase());
         Ok((
             Identity {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::fields::Fields;
-use super::tensor::Tensor;
+use super::tensor::{Data, Tensor};
 use super::value::Value;
 use super::{Head, Sample};
 use crate::error::{Error, Result};
@@ -73,10 +73,34 @@ pub trait Collate: Sized {
 pub enum Column {
     /// Numbers of one shape: `[B, ...]`. Pictures become `[B, C, H, W]`.
     Tensor(Tensor),
+    /// Numbers of one type in shapes of their own, one sample behind the other: what was asked to be ragged.
+    Ragged(Ragged),
     /// Text.
     Text(Vec<String>),
     /// Anything else.
     Values(Vec<Value>),
+}
+
+/// Tensors of one type in shapes of their own, one behind the other in one piece of memory.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Ragged {
+    /// The shape of each sample; all have as many axes.
+    pub shapes: Vec<Vec<usize>>,
+    /// The elements of all samples.
+    pub data: Data,
+}
+
+impl Ragged {
+    /// Where each sample's elements begin, and where those of the last one end: one more than there are samples.
+    #[must_use]
+    pub fn offsets(&self) -> Vec<usize> {
+        let mut end = 0;
+        let ends = self.shapes.iter().map(|shape| {
+            end += shape.iter().product::<usize>();
+            end
+        });
+        [0].into_iter().chain(ends).collect()
+    }
 }
 
 /// The fields of a batch.
@@ -154,6 +178,25 @@ macro_rules! collate_tuple {
             }
         }
     };
+}
+
+/// Place by place: what [`to_tuple`](crate::stages::FieldStream::to_tuple) makes.
+impl<T: Collate, const N: usize> Collate for [T; N] {
+    type Output = [T::Output; N];
+
+    fn check(&self, first: &Self) -> Result<()> {
+        self.iter().zip(first).try_for_each(|(own, first)| own.check(first))
+    }
+
+    fn collate(bodies: Vec<Self>) -> Result<Self::Output> {
+        let mut columns: [Vec<T>; N] = std::array::from_fn(|_| Vec::with_capacity(bodies.len()));
+        for body in bodies {
+            columns.iter_mut().zip(body).for_each(|(column, value)| column.push(value));
+        }
+        let collated: Vec<T::Output> =
+            columns.into_iter().map(T::collate).collect::<Result<_>>()?;
+        collated.try_into().map_err(|_| Error::batch("another number of columns"))
+    }
 }
 
 collate_tuple!(A 0);

@@ -1,12 +1,12 @@
 //! Decoded fields into the columns of a batch, by a strict schema: that of the batch's first sample.
 
-use super::batch::{Collate, Column, Columns};
+use super::batch::{Collate, Column, Columns, Ragged};
 use super::fields::{Fields, Name};
 use super::tensor::{Data, Tensor};
 use super::value::{Image, Value};
 use crate::error::{Error, Result};
 
-/// Pictures become `[B, C, H, W]`, whole numbers `[B]` of `i64`, tensors are stacked, text is listed, everything else is kept as it is.
+/// Pictures become `[B, C, H, W]`, whole numbers `[B]` of `i64`, tensors are stacked, ragged ones put one behind the other, text is listed, everything else is kept as it is.
 /// All samples have the same fields of the same types and shapes.
 impl Collate for Fields<Value> {
     type Output = Columns;
@@ -55,6 +55,7 @@ impl Collate for Value {
         match (self, first) {
             (Self::Image(own), Self::Image(first)) => own.check(first),
             (Self::Tensor(own), Self::Tensor(first)) => own.check(first),
+            (Self::Ragged(own), Self::Ragged(first)) => check_ragged(own, first),
             (own, first) if own.kind() == first.kind() => Ok(()),
             (own, first) => {
                 Err(Error::batch(format!("{} in a batch of {}", own.describe(), first.describe())))
@@ -82,9 +83,30 @@ impl Collate for Value {
                 Column::Tensor(Tensor { shape: vec![bodies.len()], data: Data::I64(all!(Int)) })
             }
             Self::Text(_) => Column::Text(all!(Text)),
+            Self::Ragged(_) => Column::Ragged(ragged(all!(Ragged))?),
             _ => Column::Values(bodies),
         })
     }
+}
+
+/// Type and number of axes are the same; lengths may differ.
+fn check_ragged(own: &Tensor, first: &Tensor) -> Result<()> {
+    let kind = |tensor: &Tensor| (tensor.data.dtype(), tensor.shape.len());
+    if kind(own) == kind(first) {
+        Ok(())
+    } else {
+        Err(Error::batch(format!("{} in a ragged batch of {}", own.describe(), first.describe())))
+    }
+}
+
+/// Copies tensors one behind the other.
+fn ragged(tensors: Vec<Tensor>) -> Result<Ragged> {
+    let first = tensors.first().ok_or_else(none)?;
+    let mut data = first.data.empty_like(tensors.iter().map(|tensor| tensor.data.len()).sum());
+    for tensor in &tensors {
+        data.append(&tensor.data);
+    }
+    Ok(Ragged { shapes: tensors.into_iter().map(|tensor| tensor.shape).collect(), data })
 }
 
 /// `[B, C, H, W]`.

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use crate::error::{Error, Result};
+
 /// Name of a field (`jpg`, `image.jpg`). Names repeat in every sample, so they are shared.
 pub type Name = Arc<str>;
 
@@ -74,6 +76,76 @@ impl<V> Fields<V> {
         Some(self.0.remove(at).1)
     }
 
+    /// Takes out the first of several alternatives that is there: `jpg;png;webp`.
+    ///
+    /// # Errors
+    /// If there is none of them.
+    pub fn take(&mut self, names: &str) -> Result<(Name, V)> {
+        let at = self.find(names).ok_or_else(|| missing(names))?;
+        Ok(self.0.remove(at))
+    }
+
+    /// Keeps only these fields, in this order. Each may be several alternatives: `jpg;png`.
+    ///
+    /// # Errors
+    /// If one is missing.
+    pub fn keep<S: AsRef<str>>(&mut self, names: &[S]) -> Result<()> {
+        let mut kept = Self::with_capacity(names.len());
+        for names in names {
+            let (name, value) = self.take(names.as_ref())?;
+            kept.push(name, value);
+        }
+        *self = kept;
+        Ok(())
+    }
+
+    /// Gives fields other names, in place: pairs of old and new ones. An old name may be several alternatives (`jpg;png`); those that
+    /// are not there are left alone.
+    ///
+    /// # Errors
+    /// If two fields would have one name.
+    pub fn rename<A: AsRef<str>, B: AsRef<str>>(&mut self, pairs: &[(A, B)]) -> Result<()> {
+        self.rename_by(|name| {
+            let mut pairs = pairs.iter();
+            let (_, new) = pairs.find(|(old, _)| old.as_ref().split(';').any(|old| old == name))?;
+            Some(new.as_ref().into())
+        })
+    }
+
+    /// Gives fields other names by a rule; `None` leaves one as it is.
+    ///
+    /// # Errors
+    /// If two fields would have one name.
+    pub fn rename_by(&mut self, mut new: impl FnMut(&str) -> Option<Name>) -> Result<()> {
+        let renamed = self.0.iter().map(|(name, _)| new(name).unwrap_or_else(|| Name::clone(name)));
+        let renamed: Vec<Name> = renamed.collect();
+        for (at, ((old, _), to)) in self.0.iter().zip(&renamed).enumerate() {
+            if renamed[..at].contains(to) {
+                let wrong = Error::augment(format!("two fields would be named {to}"));
+                return Err(wrong.in_field(&**old));
+            }
+        }
+        self.0.iter_mut().zip(renamed).for_each(|((name, _), to)| *name = to);
+        Ok(())
+    }
+
+    /// Changes the first of several alternatives (`jpg;png`) that is there.
+    ///
+    /// # Errors
+    /// If there is none of them; what `f` returns, with the field's name. The field is lost then.
+    pub fn map_field(&mut self, names: &str, f: impl FnOnce(V) -> Result<V>) -> Result<()> {
+        let at = self.find(names).ok_or_else(|| missing(names))?;
+        let (name, value) = self.0.remove(at);
+        let value = f(value).map_err(|error| error.in_field(&*name))?;
+        self.0.insert(at, (name, value));
+        Ok(())
+    }
+
+    /// Where the first of several alternatives stands.
+    fn find(&self, names: &str) -> Option<usize> {
+        names.split(';').find_map(|name| self.0.iter().position(|(n, _)| &**n == name))
+    }
+
     /// Names and values in order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&Name, &V)> {
         self.0.iter().map(|(n, v)| (n, v))
@@ -83,6 +155,11 @@ impl<V> Fields<V> {
     pub fn iter_mut(&mut self) -> impl ExactSizeIterator<Item = (&Name, &mut V)> {
         self.0.iter_mut().map(|(n, v)| (&*n, v))
     }
+}
+
+/// A field that a sample should have.
+pub(crate) fn missing(field: &str) -> Error {
+    Error::augment("the sample has no such field").in_field(field)
 }
 
 impl<V> IntoIterator for Fields<V> {

@@ -5,15 +5,17 @@ mod columns;
 pub mod fields;
 pub mod key;
 mod place;
+mod split;
 pub mod tensor;
 pub mod value;
 
 use std::sync::Arc;
 
-pub use batch::{Batch, Collate, Column, Columns, Heads};
+pub use batch::{Batch, Collate, Column, Columns, Heads, Ragged};
 pub use fields::{Fields, Name};
 pub use key::Key;
 pub use place::{Buffers, Loose, Placed, batch_into};
+pub use split::Split;
 pub use tensor::{Data, Element, Tensor};
 pub use value::{Image, Value};
 

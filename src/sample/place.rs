@@ -52,6 +52,13 @@ pub enum Placed {
         /// `[B, ...]`.
         shape: Vec<usize>,
     },
+    /// Its numbers are in the buffer, one sample behind the other.
+    Ragged {
+        /// Type of the elements, as [`Data::dtype`] names it.
+        dtype: &'static str,
+        /// The shape of each sample.
+        shapes: Vec<Vec<usize>>,
+    },
     /// Text has no place in a buffer.
     Text(Vec<String>),
     /// Nor has anything else.
@@ -88,7 +95,7 @@ impl<T: Collate> Collate for Loose<T> {
 }
 
 /// Collates samples like [`Fields::collate`], but the numbers go straight from each sample into the caller's memory, once: pictures as
-/// `[B, C, H, W]`, whole numbers as `[B]` of `i64`, tensors stacked.
+/// `[B, C, H, W]`, whole numbers as `[B]` of `i64`, tensors stacked, ragged ones one behind the other.
 ///
 /// # Errors
 /// If the samples don't have the same fields, types and shapes, or a buffer is missing or has another size.
@@ -120,6 +127,9 @@ fn place(name: &str, values: Vec<Value>, buffers: &mut impl Buffers) -> Result<P
             (tensor.data.dtype(), tensor.shape.clone(), tensor.data.len() * tensor.data.item_size())
         }
         Some(Value::Int(_)) => ("i8", Vec::new(), 8),
+        Some(Value::Ragged(first)) => {
+            return place_ragged(name, first.data.dtype(), &values, buffers);
+        }
         Some(Value::Text(_)) => {
             let text = |value| if let Value::Text(text) = value { Some(text) } else { None };
             return Ok(Placed::Text(values.into_iter().filter_map(text).collect()));
@@ -152,6 +162,32 @@ fn place(name: &str, values: Vec<Value>, buffers: &mut impl Buffers) -> Result<P
         }
     }
     Ok(Placed::Tensor { dtype, shape })
+}
+
+/// Tensors of any shapes, one behind the other.
+fn place_ragged(
+    name: &str,
+    dtype: &'static str,
+    values: &[Value],
+    buffers: &mut impl Buffers,
+) -> Result<Placed> {
+    let tensors =
+        || values.iter().filter_map(|v| if let Value::Ragged(t) = v { Some(t) } else { None });
+    let elements = tensors().map(|tensor| tensor.data.len()).sum();
+    let bytes = tensors().map(|tensor| tensor.data.as_bytes().len()).sum();
+    let buffer = buffers.buffer(name, dtype, &[elements], bytes)?;
+    if buffer.len() != bytes {
+        return Err(Error::batch(format!(
+            "a buffer of {} bytes in place of {bytes}",
+            buffer.len()
+        )));
+    }
+    let mut rest = buffer;
+    for tensor in tensors() {
+        let slot = rest.split_off_mut(..tensor.data.as_bytes().len()).unwrap_or_default();
+        slot.copy_from_slice(tensor.data.as_bytes());
+    }
+    Ok(Placed::Ragged { dtype, shapes: tensors().map(|tensor| tensor.shape.clone()).collect() })
 }
 
 fn image_into(image: &Image, slot: &mut [u8]) {

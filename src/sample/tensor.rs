@@ -118,6 +118,21 @@ impl Data {
         true
     }
 
+    /// A copy of some of the elements; those beyond the end are left out.
+    #[must_use]
+    pub fn part(&self, range: std::ops::Range<usize>) -> Self {
+        let end = range.end.min(self.len());
+        let range = range.start.min(end)..end;
+        macro_rules! arms {
+            ($($variant:ident)*) => {
+                match self {
+                    $(Self::$variant(v) => Self::$variant(v[range].to_vec()),)*
+                }
+            };
+        }
+        arms!(Bool U8 I8 U16 I16 U32 I32 U64 I64 F16 BF16 F32 F64)
+    }
+
     /// An empty array of the same type with room for `n` elements.
     #[must_use]
     pub fn empty_like(&self, n: usize) -> Self {

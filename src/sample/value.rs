@@ -22,6 +22,9 @@ pub enum Value {
     Tensor(Tensor),
     /// `npz`, `safetensors`: named tensors in the order of the file.
     Tensors(Vec<(String, Tensor)>),
+    /// A tensor that may have another shape in each sample of a batch, which then holds them one behind the other
+    /// ([`Column::Ragged`](super::Column::Ragged)). [`augment::Ragged`](crate::augment::Ragged) makes them, on request.
+    Ragged(Tensor),
 }
 
 /// A decoded picture: pixels in rows, channels interleaved (`[height, width, channels]`), 1 (grey), 3 (RGB) or 4 (RGBA) channels.
@@ -49,6 +52,7 @@ impl Value {
             Self::Image(_) => "image",
             Self::Tensor(_) => "tensor",
             Self::Tensors(_) => "tensors",
+            Self::Ragged(_) => "ragged tensor",
         }
     }
 
@@ -58,6 +62,7 @@ impl Value {
         match self {
             Self::Image(image) => image.describe(),
             Self::Tensor(tensor) => tensor.describe(),
+            Self::Ragged(tensor) => format!("ragged {}", tensor.describe()),
             other => other.kind().to_owned(),
         }
     }

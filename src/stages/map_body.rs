@@ -12,6 +12,9 @@ use crate::error::{Error, Result};
 use crate::recipe;
 use crate::sample::Sample;
 
+/// A condition that a sample has to meet.
+pub type Condition<T> = Box<dyn FnMut(&Sample<T>) -> bool + Send>;
+
 pin_project! {
     /// Stream for the [`map_body`](super::SampleStream::map_body) method.
     #[must_use = "streams do nothing unless polled"]
@@ -46,7 +49,12 @@ impl<St: Stream, F> fmt::Debug for FilterSamples<St, F> {
 
 impl<St: Stream, F> MapBody<St, F> {
     pub(super) fn new(stream: St, f: F) -> Self {
-        recipe::note(|| "map_body".into());
+        Self::noted(stream, "map_body".into(), f)
+    }
+
+    /// Under the name of the operator that it is.
+    pub(super) fn noted(stream: St, note: String, f: F) -> Self {
+        recipe::note(|| note);
         Self { stream: stream.fuse(), f }
     }
 }

@@ -1,6 +1,7 @@
 //! What may follow a stream of samples.
 
 use std::hash::Hash;
+use std::ops::RangeBounds;
 
 use bytes::Bytes;
 use futures::Stream;
@@ -9,13 +10,15 @@ use super::assert_stream;
 use super::batch::{Batches, Batching};
 use super::batch_by::{BatchBy, Bucketing};
 use super::decode::Decode;
-use super::map_body::{FilterSamples, MapBody};
+use super::map_body::{Condition, FilterSamples, MapBody};
 use super::offload::Offload;
 use super::prefetch::Prefetch;
 use super::shuffle::{Shuffle, Shuffling};
+use super::slice::Slice;
 use crate::decode::Decoder;
 use crate::error::Result;
 use crate::random::Rng;
+use crate::recipe;
 use crate::sample::{Batch, Collate, Fields, Sample, Value};
 
 impl<St: Stream<Item = Result<Sample<T>>>, T> SampleStream<T> for St {}
@@ -119,6 +122,77 @@ pub trait SampleStream<T>: Stream<Item = Result<Sample<T>>> {
         F: FnMut(&Sample<T>) -> bool,
     {
         assert_stream::<Result<Sample<T>>, _>(FilterSamples::new(self, keep))
+    }
+
+    /// Leaves out samples by their bodies: [`filter_samples`](Self::filter_samples) for a condition that doesn't ask for the head.
+    ///
+    /// Order: kept. Memory: nothing.
+    fn select<F>(self, keep: F) -> FilterSamples<Self, Condition<T>>
+    where
+        Self: Sized,
+        F: Fn(&T) -> bool + Send + 'static,
+    {
+        let by_body: Condition<T> = Box::new(move |sample| keep(&sample.body));
+        assert_stream::<Result<Sample<T>>, _>(FilterSamples::new(self, by_body))
+    }
+
+    /// Keeps the samples with these numbers: of each lane's epoch, counted from 0 as they are read. `slice(..100)` for a quick look,
+    /// `slice(100..)` for the rest. Samples that a filter left out count too, so the slice does not depend on the filters in front of it.
+    ///
+    /// Order: kept. Memory: nothing. It ends as soon as nothing that is wanted can come; what lies behind stays unread, so the certificate of such an epoch
+    /// is not complete. What was read beyond the slice counts as filtered.
+    ///
+    /// # Resuming
+    /// Nothing to do: it looks at the sample's ordinal.
+    ///
+    /// # Examples
+    /// ```
+    /// use futures::TryStreamExt;
+    /// use shardstream::prelude::*;
+    /// # tokio_test::block_on(async {
+    /// let (manifest, store) = shardstream::testing::shards(1000, 10);
+    /// let samples = shard_list(&manifest).open_twins(store).expand().group_by_keys().slice(..3);
+    /// let keys: Vec<_> = samples.map_ok(|sample| sample.key().to_string()).try_collect().await?;
+    /// assert_eq!(keys, ["s0_k0", "s0_k1", "s0_k2"]);
+    /// # Ok::<(), shardstream::Error>(()) }).unwrap();
+    /// ```
+    fn slice(self, ordinals: impl RangeBounds<u64>) -> Slice<Self>
+    where
+        Self: Sized,
+    {
+        assert_stream::<Result<Sample<T>>, _>(Slice::new(self, ordinals))
+    }
+
+    /// Puts a stage of your own into the chain: a function from stream to stream. `name` says what it is and with which settings: a
+    /// checkpoint of a recipe with another name is refused.
+    ///
+    /// An adapter that keeps the order and drops items or changes bodies needs nothing else. One that holds samples and lets later ones overtake
+    /// has to follow the laws in [`stages`](crate::stages).
+    ///
+    /// # Examples
+    /// ```
+    /// use futures::{Stream, TryStreamExt};
+    /// use shardstream::prelude::*;
+    /// # tokio_test::block_on(async {
+    /// /// A text twice as long.
+    /// fn doubled(samples: impl Stream<Item = Result<Sample<String>>>) -> impl Stream<Item = Result<Sample<String>>> {
+    ///     samples.map_ok(|sample| sample.map(|text| text.repeat(2)))
+    /// }
+    /// let (manifest, store) = shardstream::testing::shards(1, 2);
+    /// let samples = shard_list(&manifest).open_twins(store).expand().group_by_keys();
+    /// let texts = samples.map_body(|fields| Ok(String::from_utf8_lossy(&fields.get("txt").unwrap()[..]).into_owned()));
+    /// let texts = texts.compose("doubled", doubled).map_ok(|sample| sample.body);
+    /// assert_eq!(texts.try_collect::<Vec<_>>().await?, ["s0_k0s0_k0", "s0_k1s0_k1"]);
+    /// # Ok::<(), shardstream::Error>(()) }).unwrap();
+    /// ```
+    fn compose<S>(self, name: impl Into<String>, stage: impl FnOnce(Self) -> S) -> S
+    where
+        Self: Sized,
+        S: Stream,
+    {
+        let name = name.into();
+        recipe::note(|| format!("compose({name})"));
+        stage(self)
     }
 
     /// Puts `n` samples at a time into a batch: pictures and numbers as contiguous tensors, text as lists (see [`Collate`]). The last

@@ -2,8 +2,10 @@
 
 use serde_json::json;
 use shardstream::Result;
+use shardstream::augment::{Augment, Ragged};
+use shardstream::random::Rng;
 use shardstream::sample::{
-    Collate, Column, Columns, Data, Fields, Image, Placed, Tensor, Value, batch_into,
+    Collate, Column, Columns, Data, Fields, Image, Placed, Split, Tensor, Value, batch_into,
 };
 
 fn image(width: u32, height: u32, first: u8) -> Value {
@@ -146,4 +148,88 @@ fn sixteen_bits_and_one_channel_have_planes_too() {
     batch_into(vec![Fields::from_iter([("x".into(), Value::Image(wide))])], &mut buffers).unwrap();
     let bytes: Vec<u8> = planes.iter().flat_map(|v| v.to_ne_bytes()).collect();
     assert_eq!(buffers.get("x"), Some(&bytes));
+}
+
+/// A sample with a ragged tensor of `rows` rows and a ragged picture.
+fn uneven(rows: usize) -> Fields<Value> {
+    let tokens: Vec<i16> = (0..rows * 2).map(|i| i as i16).collect();
+    let mut fields = Fields::new();
+    fields.insert("tokens", Value::Tensor(Tensor::new(vec![rows, 2], Data::I16(tokens)).unwrap()));
+    let pixels = Data::U8((0..rows as u8 * 3).collect());
+    fields.insert("png", Value::Image(Image::new(rows as u32, 1, 3, pixels).unwrap()));
+    fields.insert("cls", Value::Int(rows as i64));
+    Ragged::new(["tokens", "jpg;png"]).apply(&mut fields, &mut Rng::keyed(&[])).unwrap();
+    fields
+}
+
+#[test]
+fn ragged_fields_stand_one_behind_the_other() {
+    let samples = || vec![uneven(2), uneven(0), uneven(3)];
+    let columns = Fields::collate(samples()).unwrap();
+    let Some(Column::Ragged(tokens)) = columns.get("tokens") else { panic!() };
+    assert_eq!(tokens.shapes, [[2, 2], [0, 2], [3, 2]]);
+    assert_eq!(tokens.offsets(), [0, 4, 4, 10]);
+    assert_eq!(tokens.data, Data::I16(vec![0, 1, 2, 3, 0, 1, 2, 3, 4, 5]));
+    let Some(Column::Ragged(pictures)) = columns.get("png") else { panic!() };
+    assert_eq!(pictures.shapes, [[3, 1, 2], [3, 1, 0], [3, 1, 3]]);
+    assert_eq!(pictures.data.as_bytes()[..6], [0, 3, 1, 4, 2, 5], "planes");
+
+    let mut buffers =
+        Fields::from_iter(["tokens", "png", "cls"].map(|name| (name.into(), vec![0u8; 64])));
+    let placed = batch_into(samples(), &mut buffers).unwrap();
+    let shapes = vec![vec![2, 2], vec![0, 2], vec![3, 2]];
+    assert_eq!(placed.get("tokens"), Some(&Placed::Ragged { dtype: "i2", shapes }));
+    assert_eq!(buffers.get("tokens").unwrap()[..20], *tokens.data.as_bytes());
+    assert_eq!(buffers.get("png").unwrap()[..15], *pictures.data.as_bytes());
+    let mut short = Fields::from_iter([("tokens".into(), vec![0u8; 19])]);
+    let error = batch_into(samples(), &mut short).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "batch: field tokens: a buffer of 19 bytes, and the batch (i2 [10]) has 20"
+    );
+
+    let back = columns.split(3).unwrap();
+    assert_eq!(back, samples());
+}
+
+#[test]
+fn ragged_is_not_anything_goes() {
+    let with = |value| Fields::from_iter([("tokens".into(), value)]);
+    let ragged = |shape: Vec<usize>, data| Value::Ragged(Tensor::new(shape, data).unwrap());
+    let samples = [
+        with(ragged(vec![1, 2], Data::I16(vec![1, 2]))),
+        with(ragged(vec![2], Data::I16(vec![1, 2]))),
+        with(ragged(vec![1, 2], Data::I32(vec![1, 2]))),
+        with(Value::Tensor(Tensor::new(vec![1, 2], Data::I16(vec![1, 2])).unwrap())),
+    ];
+    for other in &samples[1..] {
+        let error = other.check(&samples[0]).unwrap_err().to_string();
+        assert!(error.contains("ragged") && error.contains("field tokens"), "{error}");
+    }
+    let mut text = with(Value::Text("a".into()));
+    let error = Ragged::new(["tokens"]).apply(&mut text, &mut Rng::keyed(&[])).unwrap_err();
+    assert!(error.to_string().contains("text has no shape"), "{error}");
+}
+
+#[test]
+fn a_batch_is_taken_apart_again() {
+    let sample = |i: i64| {
+        let mut fields = Fields::new();
+        fields.insert("cls", Value::Int(i));
+        fields.insert("txt", Value::Text(format!("text {i}")));
+        fields.insert(
+            "npy",
+            Value::Tensor(Tensor::new(vec![2, 1], Data::F32(vec![i as f32, 0.5])).unwrap()),
+        );
+        fields.insert("json", Value::Json(json!({ "i": i })));
+        fields
+    };
+    let samples: Vec<_> = (0..3).map(sample).collect();
+    assert_eq!(Fields::collate(samples.clone()).unwrap().split(3).unwrap(), samples);
+    let pairs: Vec<_> = (0..3).map(|i| (sample(i), i)).collect();
+    assert_eq!(<(Fields<Value>, i64)>::collate(pairs.clone()).unwrap().split(3).unwrap(), pairs);
+    let lists: Vec<_> = (0..3).map(|i| [Value::Int(i), Value::Int(-i)]).collect();
+    assert_eq!(<[Value; 2]>::collate(lists.clone()).unwrap().split(3).unwrap(), lists);
+    let error = Fields::collate(samples).unwrap().split(2).unwrap_err();
+    assert_eq!(error.to_string(), "batch: field cls: a batch of 3 bodies for 2 samples");
 }

@@ -11,4 +11,5 @@ mod pid;
 mod pipeline;
 mod scaled;
 mod support;
+mod torchvision;
 mod transforms;

@@ -8,6 +8,7 @@ mod expand;
 mod filter;
 mod group_by_keys;
 mod open_twins;
+mod operators;
 mod prefetch;
 mod shuffle;
 mod shuffle_shards;
