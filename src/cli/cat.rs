@@ -19,6 +19,7 @@ use crate::error::{Error, Result};
 use crate::loader::{Builder, Lane, Loader, OnError, travel};
 use crate::progress::LaneProgress;
 use crate::recipe;
+use crate::sample::key::KeyRule;
 use crate::sample::{Batch, Fields, Head, Image, Value};
 use crate::shard::{EpochOrder, KeyIndex, Manifest, Order, Tail};
 use crate::stages::{KeyList, MemberStream, SampleStream, ShardStream, TwinStream};
@@ -40,6 +41,12 @@ pub(crate) struct Args {
     /// What to do about faults.
     #[arg(long, value_enum, default_value_t = Policy::Stop)]
     on_error: Policy,
+    /// Inside a broken tar go on at the next good header, instead of giving up the rest of the shard.
+    #[arg(long)]
+    resync: bool,
+    /// Where the key ends in a member's name.
+    #[arg(long, value_enum, default_value_t = Names::Webdataset)]
+    key_rule: Names,
     /// Decode the fields.
     #[arg(long)]
     decode: bool,
@@ -105,6 +112,14 @@ enum Policy {
     Skip,
 }
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Names {
+    /// At the first dot of the last path part.
+    Webdataset,
+    /// At the last dot, with dashes in place of other dots, as the loader PiD renames.
+    Pid,
+}
+
 type Lines = Batch<Vec<String>>;
 
 /// What is done with each lane: the chain, with the options.
@@ -112,6 +127,8 @@ type Lines = Batch<Vec<String>>;
 struct Chain {
     stores: Stores,
     keys: Option<KeyList>,
+    key_rule: KeyRule,
+    resync: bool,
     decoder: Option<Decoder>,
     pixels: bool,
     shuffle: Option<u64>,
@@ -129,6 +146,12 @@ impl Chain {
         let mut members = shards.open_twins(self.stores.clone()).expand();
         if let Some(keys) = &self.keys {
             members = members.keys(keys.clone());
+        }
+        if self.key_rule != KeyRule::default() {
+            members = members.key_rule(self.key_rule);
+        }
+        if self.resync {
+            members = members.resync(true);
         }
         let samples = members.group_by_keys();
         let (decoder, pixels) = (self.decoder.clone(), self.pixels);
@@ -233,6 +256,11 @@ impl Args {
         let chain = Chain {
             stores,
             keys,
+            key_rule: match self.key_rule {
+                Names::Webdataset => KeyRule::WebDataset,
+                Names::Pid => KeyRule::Pid,
+            },
+            resync: self.resync,
             decoder,
             pixels: self.pixels,
             shuffle: self.shuffle,

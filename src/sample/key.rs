@@ -1,5 +1,6 @@
 //! Member names, split into the key of a sample and the name of a field.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use bytes::Bytes;
@@ -80,10 +81,73 @@ pub fn split(name: &[u8]) -> Option<(&[u8], &[u8])> {
 /// ```
 #[must_use]
 pub fn is_data(name: &[u8]) -> bool {
+    KeyRule::WebDataset.key_length(name).is_some()
+}
+
+/// Whether a member is a note of the format (`__meta__/info.json`) or what macOS packs below `__MACOSX/`.
+fn is_note(name: &[u8]) -> bool {
     let below = name.strip_prefix(b"./").unwrap_or(name);
+    if !below.starts_with(b"__") {
+        return false;
+    }
     let first = below.split(|&b| b == b'/').next().unwrap_or_default();
-    let is_note = first.len() >= 4 && first.starts_with(b"__") && first.ends_with(b"__");
-    !is_note && first != b"__MACOSX" && split(name).is_some()
+    (first.len() >= 4 && first.ends_with(b"__")) || first == b"__MACOSX"
+}
+
+/// Where the key ends in a member's name.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum KeyRule {
+    /// At the first dot of the last path part ([`split`]): `v1.0/x.seg.png` has key `v1.0/x` and field `seg.png`.
+    #[default]
+    WebDataset,
+    /// As the loader `PiD` renames ([`pid_rename`]): at the last dot, and dots in the key become dashes: `v1.0/x.seg.png` has key
+    /// `v1-0/x-seg` and field `png`. Two names that become one key so (`a.b.png`, `a-b.png`) are never taken for one sample.
+    Pid,
+}
+
+impl KeyRule {
+    /// How many bytes of a member's name are the key; the extension stands behind the dot that follows. `None` for what is no data
+    /// (see [`is_data`]).
+    ///
+    /// ```
+    /// use shardstream::sample::key::KeyRule;
+    /// assert_eq!(KeyRule::WebDataset.key_length(b"x.v1.0.jpg"), Some(1));
+    /// assert_eq!(KeyRule::Pid.key_length(b"x.v1.0.jpg"), Some(6));
+    /// ```
+    #[must_use]
+    pub fn key_length(self, name: &[u8]) -> Option<usize> {
+        let length = match self {
+            Self::WebDataset => split(name)?.0.len(),
+            Self::Pid => {
+                let stem = pid_stem(name)?;
+                // The dot must stand in the last path part and have something in front of it, that is not what macOS leaves.
+                let last = name.rsplit(|&b| b == b'/').next().unwrap_or(name);
+                let above = name.len() - last.len();
+                (stem.len() > above && !last.starts_with(b"._")).then_some(stem.len())?
+            }
+        };
+        (!is_note(name)).then_some(length)
+    }
+
+    /// The key of a sample, made of that part of the name.
+    ///
+    /// ```
+    /// use shardstream::sample::key::KeyRule;
+    /// assert_eq!(KeyRule::WebDataset.key(b"v1.0/x")[..], b"v1.0/x"[..]);
+    /// assert_eq!(KeyRule::Pid.key(b"v1.0/x.1")[..], b"v1-0/x-1"[..]);
+    /// ```
+    #[must_use]
+    pub fn key(self, part: &[u8]) -> Cow<'_, [u8]> {
+        match self {
+            Self::Pid if part.contains(&b'.') => Cow::Owned(with_dashes(part).collect()),
+            _ => Cow::Borrowed(part),
+        }
+    }
+}
+
+fn with_dashes(stem: &[u8]) -> impl Iterator<Item = u8> {
+    stem.iter().map(|&b| if b == b'.' { b'-' } else { b })
 }
 
 /// A member's name as the loader PiD renames it: everything in front of the last dot, with dashes in place of its other dots, then
@@ -100,7 +164,7 @@ pub fn is_data(name: &[u8]) -> bool {
 pub fn pid_rename(name: &[u8], modality: &str) -> Option<Vec<u8>> {
     let stem = pid_stem(name)?;
     let mut renamed = Vec::with_capacity(name.len() + modality.len() + 1);
-    renamed.extend(stem.iter().map(|&b| if b == b'.' { b'-' } else { b }));
+    renamed.extend(with_dashes(stem));
     renamed.push(b'.');
     renamed.extend(modality.bytes().map(|b| if b == b'/' { b'_' } else { b }));
     renamed.extend_from_slice(&name[stem.len()..]);
@@ -187,6 +251,41 @@ mod tests {
             assert_eq!(got.as_deref(), renamed.map(str::as_bytes), "{name}");
         }
         assert_eq!(pid_rename(b"\xe9.a.jpg", "m").as_deref(), Some(&b"\xe9-a.m.jpg"[..]));
+    }
+
+    #[test]
+    fn the_rules_name_samples_as_pid_and_webdataset_do() {
+        // What PiD makes of a name, its modality taken away again, split as WebDataset does.
+        for (name, webdataset, pid) in [
+            ("x.jpg", Some("x"), Some("x")),
+            ("x.v1.0.jpg", Some("x"), Some("x-v1-0")),
+            ("dir.v1/y.jpg", Some("dir.v1/y"), Some("dir-v1/y")),
+            ("dir.v1/y.seg.png", Some("dir.v1/y"), Some("dir-v1/y-seg")),
+            ("x.", Some("x"), Some("x")),
+            (".hidden.jpg", None, Some("-hidden")),
+            ("dir/.jpg", None, None),
+            (".jpg", None, None),
+            ("dir.v1/README", None, None),
+            ("README", None, None),
+            ("", None, None),
+            ("._x.jpg", None, None),
+            ("d/._x.jpg", None, None),
+            ("__MACOSX/x.jpg", None, None),
+            ("__meta__/x.json", None, None),
+            ("__meta__", None, None),
+        ] {
+            let key = |rule: KeyRule| {
+                let length = rule.key_length(name.as_bytes())?;
+                assert_eq!(name.as_bytes()[length], b'.');
+                Some(String::from_utf8(rule.key(&name.as_bytes()[..length]).into()).unwrap())
+            };
+            assert_eq!(key(KeyRule::WebDataset).as_deref(), webdataset, "{name}");
+            assert_eq!(key(KeyRule::Pid).as_deref(), pid, "{name}");
+            if let Some(pid) = pid {
+                let renamed = pid_rename(name.as_bytes(), "m").unwrap();
+                assert_eq!(split(&renamed).unwrap().0, pid.as_bytes(), "{name}");
+            }
+        }
     }
 
     #[test]

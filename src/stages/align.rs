@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 
+use crate::error::Error;
 use crate::sample::key;
 use crate::tar;
 
@@ -22,26 +23,33 @@ impl Default for LookAhead {
     }
 }
 
-/// A member that waits, and how long its key is.
+/// A member with a key.
 #[derive(Debug)]
-struct Waiting {
-    member: tar::Member,
-    key: usize,
+pub(crate) struct Keyed {
+    pub(crate) member: tar::Member,
+    /// How many bytes of its name are the key.
+    pub(crate) key: usize,
+    /// The broken place in front of it, until that was told.
+    pub(crate) gap: Option<Error>,
+    /// Whether there is a broken place in front of it.
+    pub(crate) behind_gap: bool,
 }
 
-impl Waiting {
-    fn key(&self) -> &[u8] {
+impl Keyed {
+    pub(crate) fn key(&self) -> &[u8] {
         &self.member.name[..self.key]
     }
 }
 
 /// What to do next.
 #[derive(Debug)]
-pub(super) enum Next {
+pub(crate) enum Next {
     /// Read a member of this side.
     Read(usize),
     /// Hand out a member of this side.
-    Take(usize, tar::Member),
+    Take(usize, Keyed),
+    /// Tell of a broken place in a side. What was handed out before it may lack members.
+    Gap(Error),
     /// A key that is not in every twin: the side that lacks it, and what to say.
     Lost { key: Bytes, lacks: usize, message: String },
     /// No common key within the look-ahead: give the shard up.
@@ -52,13 +60,15 @@ pub(super) enum Next {
 
 /// The twins of one shard, side by side.
 #[derive(Debug)]
-pub(super) struct Align {
+pub(crate) struct Align {
     sides: Vec<Side>,
     look_ahead: LookAhead,
     /// The key that is being handed out, and from which side.
     current: Option<(Bytes, usize)>,
     /// Keys found to be incomplete, still to be told.
     lost: VecDeque<(Bytes, usize, String)>,
+    /// Broken places in front of members that were given up.
+    gaps: VecDeque<Error>,
     bytes: usize,
     /// While the heads differ: the side whose last member has not been looked for in the others yet.
     searching: Option<usize>,
@@ -67,48 +77,61 @@ pub(super) struct Align {
 #[derive(Debug)]
 struct Side {
     name: String,
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<Keyed>,
     ended: bool,
 }
 
 impl Align {
-    pub(super) fn new(names: impl IntoIterator<Item = String>, look_ahead: LookAhead) -> Self {
+    pub(crate) fn new(names: impl IntoIterator<Item = String>, look_ahead: LookAhead) -> Self {
         let sides = names
             .into_iter()
             .map(|name| Side { name, waiting: VecDeque::new(), ended: false })
             .collect();
-        Self { sides, look_ahead, current: None, lost: VecDeque::new(), bytes: 0, searching: None }
+        Self {
+            sides,
+            look_ahead,
+            current: None,
+            lost: VecDeque::new(),
+            gaps: VecDeque::new(),
+            bytes: 0,
+            searching: None,
+        }
     }
 
-    /// A member of a side was read. One without a key has been left out before.
-    pub(super) fn push(&mut self, side: usize, member: tar::Member) {
-        let key = key::split(&member.name).map_or(member.name.len(), |(key, _)| key.len());
-        self.bytes += member.data.len();
-        self.sides[side].waiting.push_back(Waiting { member, key });
+    /// A member of a side was read.
+    pub(crate) fn push(&mut self, side: usize, keyed: Keyed) {
+        self.bytes += keyed.member.data.len();
+        self.sides[side].waiting.push_back(keyed);
     }
 
     /// A side has no more members.
-    pub(super) fn end(&mut self, side: usize) {
+    pub(crate) fn end(&mut self, side: usize) {
         self.sides[side].ended = true;
     }
 
     /// Whether some members of a key have been handed out, and others may follow.
-    pub(super) fn is_inside_a_key(&self) -> bool {
+    pub(crate) fn is_inside_a_key(&self) -> bool {
         self.current.is_some()
     }
 
-    pub(super) fn next(&mut self) -> Next {
+    pub(crate) fn next(&mut self) -> Next {
         if let Some((key, lacks, message)) = self.lost.pop_front() {
             return Next::Lost { key, lacks, message };
+        }
+        if let Some(error) = self.gaps.pop_front() {
+            return Next::Gap(error);
         }
         // Hand out the current key: all its members of one side, then of the next.
         while let Some((key, side)) = &mut self.current {
             let from = &mut self.sides[*side];
-            match from.waiting.front() {
+            match from.waiting.front_mut() {
                 None if !from.ended => return Next::Read(*side),
                 Some(head) if head.key() == &key[..] => {
                     let side = *side;
-                    return self.take(side);
+                    return match head.gap.take() {
+                        Some(error) => Next::Gap(error),
+                        None => self.take(side),
+                    };
                 }
                 _ => *side += 1,
             }
@@ -121,6 +144,12 @@ impl Align {
             self.sides.iter().position(|side| side.waiting.is_empty() && !side.ended)
         {
             return Next::Read(side);
+        }
+        // A broken place is told before anything of a key behind it.
+        for side in &mut self.sides {
+            if let Some(error) = side.waiting.front_mut().and_then(|head| head.gap.take()) {
+                return Next::Gap(error);
+            }
         }
         let Some(first) = self.sides.iter().find_map(|side| side.waiting.front()) else {
             return Next::End;
@@ -141,7 +170,7 @@ impl Align {
         match self.sides[side].waiting.pop_front() {
             Some(waiting) => {
                 self.bytes -= waiting.member.data.len();
-                Next::Take(side, waiting.member)
+                Next::Take(side, waiting)
             }
             None => Next::Read(side),
         }
@@ -183,7 +212,7 @@ impl Align {
 
     /// The key that all sides hold and that costs the fewest members to get to, among those of a side from a place on.
     fn common_key(&self, side: usize, from: usize) -> Option<Bytes> {
-        let others = |waiting: &Waiting| {
+        let others = |waiting: &Keyed| {
             let others = self.sides.iter().enumerate().filter(|(other, _)| *other != side);
             others
                 .map(|(_, side)| side.waiting.iter().position(|w| w.key() == waiting.key()))
@@ -205,7 +234,8 @@ impl Align {
             {
                 let name = head.member.name.slice(..head.key);
                 self.bytes -= head.member.data.len();
-                self.sides[at].waiting.pop_front();
+                let given_up = self.sides[at].waiting.pop_front();
+                self.gaps.extend(given_up.and_then(|keyed| keyed.gap));
                 if self.lost.iter().any(|(known, ..)| *known == name) {
                     continue;
                 }
@@ -238,45 +268,10 @@ impl Side {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::stages::join::join_texts;
 
-    /// Runs the join over lists of member names; keys handed out and keys lost.
-    fn join(sides: &[&[&str]]) -> (Vec<String>, Vec<String>) {
-        let mut align = Align::new(
-            (0..sides.len()).map(|i| format!("m{i}")),
-            LookAhead { members: 4, bytes: 1 << 20 },
-        );
-        let mut at = vec![0; sides.len()];
-        let (mut out, mut lost) = (Vec::new(), Vec::new());
-        loop {
-            match align.next() {
-                Next::Read(side) => match sides[side].get(at[side]) {
-                    Some(name) => {
-                        at[side] += 1;
-                        let name = Bytes::copy_from_slice(name.as_bytes());
-                        align.push(
-                            side,
-                            tar::Member {
-                                name,
-                                data: Bytes::new(),
-                                header_offset: 0,
-                                data_offset: 0,
-                            },
-                        );
-                    }
-                    None => align.end(side),
-                },
-                Next::Take(side, member) => {
-                    out.push(format!("{side}:{}", String::from_utf8_lossy(&member.name)))
-                }
-                Next::Lost { key, .. } => lost.push(String::from_utf8_lossy(&key).into_owned()),
-                Next::TooFar { message } => {
-                    lost.push(message);
-                    return (out, lost);
-                }
-                Next::End => return (out, lost),
-            }
-        }
+    fn join(twins: &[&[&str]]) -> (Vec<String>, Vec<String>) {
+        join_texts(twins, None, 4)
     }
 
     #[test]
@@ -304,6 +299,24 @@ mod tests {
             assert_eq!(pair[0][2..3], pair[1][2..3], "{out:?}");
         }
         assert!(!lost.is_empty());
+    }
+
+    #[test]
+    fn a_broken_place_is_told_before_the_first_key_behind_it() {
+        let (out, lost) = join(&[&["a.j", "!b.j"], &["a.c", "b.c"]]);
+        assert_eq!(out, ["0:a.j", "1:a.c", "gap", "0:b.j", "1:b.c"]);
+        assert!(lost.is_empty());
+        // In the last side too, before any side hands out the key.
+        assert_eq!(join(&[&["a.j", "b.j"], &["a.c", "!b.c"]]).0[2], "gap");
+        // Inside a key.
+        assert_eq!(join(&[&["a.j", "!a.k"], &["a.c"]]).0, ["0:a.j", "gap", "0:a.k", "1:a.c"]);
+        // What is lost in it is told by the other side; a broken place in front of what is given up is told all the same.
+        let (out, lost) = join(&[&["a.j", "!c.j", "d.j"], &["a.c", "b.c", "d.c"]]);
+        assert_eq!(out, ["0:a.j", "1:a.c", "gap", "0:d.j", "1:d.c"]);
+        assert_eq!(lost, ["c", "b"]);
+        let (out, lost) = join(&[&["a.j", "x.j", "!y.j", "d.j"], &["a.c", "b.c", "d.c"]]);
+        assert_eq!(out, ["0:a.j", "1:a.c", "gap", "0:d.j", "1:d.c"]);
+        assert_eq!(lost, ["x", "y", "b"]);
     }
 
     #[test]

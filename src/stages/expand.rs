@@ -11,15 +11,15 @@ use futures::stream::{Fuse, FusedStream, StreamExt};
 use futures::{FutureExt, Stream};
 use pin_project_lite::pin_project;
 
-use super::align::{Align, LookAhead, Next};
-use super::open_twins::{Tar, Twins};
+use super::align::{Align, Keyed, LookAhead, Next};
+use super::open_twins::Twins;
+use super::side::Side;
 use super::wanted::Wanted;
 use crate::error::{Error, Result, Scope};
 use crate::recipe;
-use crate::sample::key::{self, Key};
+use crate::sample::key::{Key, KeyRule};
 use crate::shard::{KeyIndex, Shard};
-use crate::store::{ByteStream, Store, redact};
-use crate::tar::{self, Parser, Step};
+use crate::store::Store;
 
 /// One file of a shard.
 #[derive(Debug, Clone)]
@@ -30,10 +30,16 @@ pub struct Member {
     pub modality: Option<Arc<str>>,
     /// Its name in the tar.
     pub name: Bytes,
+    /// How many bytes of its name are the key: a dot and the extension follow.
+    pub key: usize,
+    /// What makes the key of a sample out of that.
+    pub rule: KeyRule,
     /// Its contents.
     pub data: Bytes,
     /// Where its contents begin in the tar.
     pub offset: u64,
+    /// Whether the tar is broken in front of it: other members of its sample may have been lost there.
+    pub behind_gap: bool,
 }
 
 /// What `expand` yields.
@@ -43,6 +49,8 @@ pub enum Entry {
     Member(Member),
     /// A key, or what is left of the shard (see [`Error::scope`]), is lost.
     Lost(Arc<Shard>, Error),
+    /// A tar is broken here, and is read on behind it (see [`Expand::resync`]): the key before it may lack members.
+    Gap(Arc<Shard>, Error),
     /// The shard has ended.
     End(Arc<Shard>),
 }
@@ -66,11 +74,19 @@ pin_project! {
     pub struct Expand<St> where St: Stream {
         #[pin]
         stream: Fuse<St>,
-        look_ahead: LookAhead,
+        options: Options,
         keys: Option<KeyList>,
         open: Option<Open>,
         opening: Option<Opening>,
     }
+}
+
+/// How tars are read.
+#[derive(Debug, Clone, Copy, Default)]
+struct Options {
+    look_ahead: LookAhead,
+    rule: KeyRule,
+    resync: bool,
 }
 
 /// A shard whose key index is being read.
@@ -81,7 +97,7 @@ struct Opening {
 
 impl<St: Stream> fmt::Debug for Expand<St> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Expand").field("look_ahead", &self.look_ahead).finish_non_exhaustive()
+        f.debug_struct("Expand").field("options", &self.options).finish_non_exhaustive()
     }
 }
 
@@ -90,7 +106,7 @@ impl<St: Stream> Expand<St> {
         recipe::note(|| "expand".into());
         Self {
             stream: stream.fuse(),
-            look_ahead: LookAhead::default(),
+            options: Options::default(),
             keys: None,
             open: None,
             opening: None,
@@ -100,7 +116,26 @@ impl<St: Stream> Expand<St> {
     /// How far ahead a common key is looked for where the twins differ.
     pub fn look_ahead(mut self, look_ahead: LookAhead) -> Self {
         recipe::note(|| format!("look_ahead({look_ahead:?})"));
-        self.look_ahead = look_ahead;
+        self.options.look_ahead = look_ahead;
+        self
+    }
+
+    /// Where the key ends in a member's name. With [`KeyRule::Pid`] the keys of an index are compared with the renamed ones.
+    pub fn key_rule(mut self, rule: KeyRule) -> Self {
+        recipe::note(|| format!("key_rule({rule:?})"));
+        self.options.rule = rule;
+        self
+    }
+
+    /// Goes on inside a broken tar at the next good header, if there is one; at first the rest of the shard is given up.
+    ///
+    /// The broken place is an [`Entry::Gap`]. What is lost in it is not known, so `group_by_keys` delivers the samples before and behind it
+    /// only if they have all the fields of the sample before them; with twins, a key that was lost in one of them is named because the
+    /// others have it. The member right behind it is left out with a warning unless an extended header names it, since its name may be
+    /// wrong. In the body of a member that is a tar itself, its headers may be taken for good ones.
+    pub fn resync(mut self, resync: bool) -> Self {
+        recipe::note(|| format!("resync({resync})"));
+        self.options.resync = resync;
         self
     }
 
@@ -123,6 +158,9 @@ struct Open {
     join: Join,
     /// Members of other keys are passed over.
     filter: Option<Arc<KeyIndex>>,
+    rule: KeyRule,
+    /// What comes behind a broken place, while that is told.
+    waiting: Option<Keyed>,
     /// A side that broke while others still had something to give.
     failed: Option<Error>,
 }
@@ -135,96 +173,45 @@ enum Join {
     Wanted(Wanted),
 }
 
-/// One tar of it.
-struct Side {
-    modality: Option<Arc<str>>,
-    path: String,
-    bytes: ByteStream,
-    parser: Parser,
-}
-
-impl Side {
-    fn new(tar: Tar) -> Self {
-        Self {
-            modality: tar.modality,
-            path: redact(&tar.path).into_owned(),
-            bytes: tar.bytes,
-            parser: Parser::new(),
-        }
-    }
-
-    /// The next member that has a key, `None` at the end of the tar.
-    fn poll_member(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<tar::Member>>> {
-        loop {
-            match self.parser.next() {
-                Ok(Step::Member(member))
-                    if key::split(&member.name).is_some() && key::is_data(&member.name) =>
-                {
-                    return Poll::Ready(Ok(Some(member)));
-                }
-                Ok(Step::Member(_)) => {}
-                Ok(Step::Warning(warning)) => {
-                    tracing::warn!("{}", Error::from(warning).in_shard(self.path.as_str()))
-                }
-                Ok(Step::NeedMore) => match ready!(self.bytes.poll_next_unpin(cx)) {
-                    Some(Ok(chunk)) => self.parser.push(chunk),
-                    Some(Err(error)) => return Poll::Ready(Err(self.explain(error))),
-                    None => self.parser.finish(),
-                },
-                Ok(Step::End { clean }) => {
-                    if !clean {
-                        tracing::warn!(
-                            "{}",
-                            Error::tar("no end mark: members may be missing")
-                                .in_shard(self.path.as_str())
-                        );
-                    }
-                    return Poll::Ready(Ok(None));
-                }
-                Err(error) => return Poll::Ready(Err(self.explain(error))),
-            }
-        }
-    }
-
-    fn explain(&self, error: Error) -> Error {
-        let error = error.in_shard(self.path.as_str());
-        // Whatever failed below, it is the rest of the shard that can't be read.
-        if error.scope() == Scope::Run { error } else { error.with_scope(Scope::Shard) }
-    }
-}
-
 impl Open {
     fn new(
         twins: Twins,
-        look_ahead: LookAhead,
+        Options { look_ahead, rule, resync }: Options,
         keys: Option<Arc<KeyIndex>>,
         ordered: bool,
     ) -> Self {
-        let sides: Vec<_> = twins.tars.into_iter().map(Side::new).collect();
+        let sides: Vec<_> =
+            twins.tars.into_iter().map(|tar| Side::new(tar, rule, resync)).collect();
         let names: Vec<_> = sides
             .iter()
             .map(|side| side.modality.as_deref().unwrap_or_default().to_owned())
             .collect();
         let (join, filter) = match keys {
-            Some(index) if ordered => (Join::Wanted(Wanted::new(names, index, look_ahead)), None),
+            Some(index) if ordered => {
+                (Join::Wanted(Wanted::new(names, index, rule, look_ahead)), None)
+            }
             filter if sides.len() > 1 => (Join::Align(Align::new(names, look_ahead)), filter),
             filter => (Join::One, filter),
         };
-        Self { shard: twins.shard, sides, join, filter, failed: None }
+        Self { shard: twins.shard, sides, join, filter, rule, waiting: None, failed: None }
     }
 
     /// The next member of a side that may be wanted.
-    fn poll_member(
-        &mut self,
-        side: usize,
-        cx: &mut Context<'_>,
-    ) -> Poll<Result<Option<tar::Member>>> {
+    fn poll_member(&mut self, side: usize, cx: &mut Context<'_>) -> Poll<Result<Option<Keyed>>> {
+        let mut gap = None;
         loop {
-            let member = ready!(self.sides[side].poll_member(cx))?;
-            match (&member, &self.filter) {
-                (Some(member), Some(index)) if !is_listed(index, &member.name) => {}
-                _ => return Poll::Ready(Ok(member)),
+            let mut keyed = ready!(self.sides[side].poll_member(cx))?;
+            if let (Some(keyed), Some(index)) = (&mut keyed, &self.filter)
+                && index.place(&self.rule.key(keyed.key())).is_none()
+            {
+                // Passed over, with all members of its key; a broken place in front of it is told.
+                gap = gap.or_else(|| keyed.gap.take());
+                continue;
             }
+            if let Some(keyed) = &mut keyed {
+                keyed.gap = gap.or(keyed.gap.take());
+            }
+            return Poll::Ready(Ok(keyed));
         }
     }
 
@@ -233,10 +220,19 @@ impl Open {
         loop {
             let path = &self.shard.path;
             let next = match &mut self.join {
-                Join::One => match ready!(self.poll_member(0, cx)) {
-                    Ok(Some(member)) => Next::Take(0, member),
-                    Ok(None) => Next::End,
-                    Err(error) => return Poll::Ready(self.lost(error)),
+                Join::One => match self.waiting.take() {
+                    Some(keyed) => Next::Take(0, keyed),
+                    None => match ready!(self.poll_member(0, cx)) {
+                        Ok(Some(mut keyed)) => match keyed.gap.take() {
+                            Some(error) => {
+                                self.waiting = Some(keyed);
+                                Next::Gap(error)
+                            }
+                            None => Next::Take(0, keyed),
+                        },
+                        Ok(None) => Next::End,
+                        Err(error) => return Poll::Ready(self.lost(error)),
+                    },
                 },
                 Join::Align(align) if self.failed.is_some() && !align.is_inside_a_key() => {
                     Next::End
@@ -252,11 +248,24 @@ impl Open {
                         Err(error) => self.lost(error),
                     }
                 }
-                Next::Take(side, tar::Member { name, data, data_offset: offset, .. }) => {
-                    let (shard, modality) =
-                        (Arc::clone(&self.shard), self.sides[side].modality.clone());
-                    (Entry::Member(Member { shard, modality, name, data, offset }), false)
+                Next::Take(side, Keyed { member, key, behind_gap, .. }) => {
+                    let member = Member {
+                        shard: Arc::clone(&self.shard),
+                        modality: self.sides[side].modality.clone(),
+                        name: member.name,
+                        key,
+                        rule: self.rule,
+                        data: member.data,
+                        offset: member.data_offset,
+                        behind_gap,
+                    };
+                    (Entry::Member(member), false)
                 }
+                // With an index what is in front of the broken place was handed out whole, and the keys around it are left out.
+                Next::Gap(error) if matches!(self.join, Join::Wanted(_)) => {
+                    (Entry::Lost(Arc::clone(&self.shard), error), false)
+                }
+                Next::Gap(error) => (Entry::Gap(Arc::clone(&self.shard), error), false),
                 Next::Lost { key, lacks, message } => {
                     let error = Error::twins(message).of_key(Key::from(key).to_string());
                     let error = error.in_shard(self.sides[lacks].path.as_str());
@@ -274,7 +283,7 @@ impl Open {
     }
 
     /// Hands what was read of a side to the join.
-    fn read(&mut self, side: usize, member: Result<Option<tar::Member>>) -> Result<()> {
+    fn read(&mut self, side: usize, member: Result<Option<Keyed>>) -> Result<()> {
         match (&mut self.join, member) {
             (Join::Align(align), Ok(Some(member))) => align.push(side, member),
             (Join::Align(align), Ok(None)) => align.end(side),
@@ -305,10 +314,6 @@ impl Open {
     }
 }
 
-fn is_listed(index: &KeyIndex, name: &[u8]) -> bool {
-    index.place(key::split(name).map_or(name, |(key, _)| key)).is_some()
-}
-
 fn warn(shard: &str, warning: String) {
     tracing::warn!("{}", Error::index(warning).in_shard(shard));
 }
@@ -333,7 +338,7 @@ impl<St: Stream<Item = Result<Twins>>> Stream for Expand<St> {
                 match index {
                     Ok(index) => {
                         *this.open =
-                            Some(Open::new(twins, *this.look_ahead, Some(Arc::new(index)), true));
+                            Some(Open::new(twins, *this.options, Some(Arc::new(index)), true));
                     }
                     Err(error) => {
                         let error = error.with_scope(Scope::Shard);
@@ -358,7 +363,7 @@ impl<St: Stream<Item = Result<Twins>>> Stream for Expand<St> {
                     continue;
                 }
             };
-            *this.open = Some(Open::new(twins, *this.look_ahead, keys, ordered));
+            *this.open = Some(Open::new(twins, *this.options, keys, ordered));
         }
     }
 

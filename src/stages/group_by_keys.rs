@@ -1,6 +1,7 @@
 //! `group_by_keys`: consecutive members of one key become a sample, which gets its place in the order.
 
-use std::collections::{HashSet, VecDeque};
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use crate::error::{Error, Result, Scope};
 use crate::position::Mark;
 use crate::random::hash_bytes;
 use crate::recipe;
-use crate::sample::key::{self, Key};
+use crate::sample::key::{Key, KeyRule};
 use crate::sample::{Fields, Head, Name, Origin, Sample};
 use crate::shard::Shard;
 
@@ -55,6 +56,7 @@ impl<St: Stream<Item = Result<Entry>>> Stream for GroupByKeys<St> {
             match ready!(this.stream.as_mut().poll_next(cx)) {
                 Some(Ok(Entry::Member(member))) => this.group.member(member),
                 Some(Ok(Entry::Lost(shard, error))) => this.group.lost(shard, error),
+                Some(Ok(Entry::Gap(shard, error))) => this.group.gap(&shard, error),
                 Some(Ok(Entry::End(shard))) => this.group.end(shard),
                 Some(Err(error)) => this.group.out.push_back(Err(error)),
                 // A foreign adapter may have cut the stream inside a shard: what is whole so far comes out.
@@ -97,33 +99,45 @@ struct Open {
     /// What the sample before had: by it a sample in front of a fault is known to be whole.
     fields_before: Vec<Name>,
     seen: Seen,
+    /// With renamed keys: which part of a member's name each was made of.
+    renamed: HashMap<Bytes, Bytes>,
 }
 
+/// The sample that is being gathered.
+#[derive(Default)]
 struct Pending {
+    /// The part of its members' names that they share.
+    stem: Bytes,
+    /// What is made of it.
     key: Bytes,
+    rule: KeyRule,
     fields: Fields<Bytes>,
+    /// The broken place behind the members so far.
+    gap: Option<Error>,
+    /// Whether there is a broken place in front of a member.
+    behind_gap: bool,
+    /// Whether there is one between its members.
+    torn: bool,
+    /// Another sample of the shard has its key.
+    collision: Option<Error>,
 }
 
 impl Group {
     fn member(&mut self, member: Member) {
-        let Some((key, extension)) = key::split(&member.name) else { return };
+        let (Some(stem), Some(extension)) =
+            (member.name.get(..member.key), member.name.get(member.key + 1..))
+        else {
+            return;
+        };
         let name = self.names.get(member.modality.as_deref(), extension);
         let open = Self::opened(&mut self.open, &mut self.next, &mut self.out, &member.shard);
-        if open.pending.as_ref().is_none_or(|pending| pending.key != key) {
+        if open.pending.as_ref().is_none_or(|pending| pending.stem != stem) {
             open.flush(false, &mut self.out);
-            let key = member.name.slice(..key.len());
-            if !open.seen.insert(&key) {
-                open.notice(
-                    &key,
-                    "the key comes back after its sample was closed: its members are not adjacent, so it is in two halves",
-                    None,
-                    &mut self.out,
-                );
-            }
-            open.pending =
-                Some(Pending { key, fields: Fields::with_capacity(open.fields_before.len()) });
+            open.begin(&member, &mut self.out);
         }
         let Some(pending) = &mut open.pending else { return };
+        pending.torn |= pending.gap.is_some();
+        pending.behind_gap |= member.behind_gap;
         if pending.fields.get(&name).is_some() {
             let key = pending.key.clone();
             open.notice(
@@ -137,13 +151,25 @@ impl Group {
         }
     }
 
+    /// A tar is broken here, and was read on behind it.
+    fn gap(&mut self, shard: &Arc<Shard>, error: Error) {
+        let open = Self::opened(&mut self.open, &mut self.next, &mut self.out, shard);
+        match &mut open.pending {
+            Some(pending) if pending.gap.is_none() => pending.gap = Some(error),
+            _ => open.tell(error, &mut self.out),
+        }
+    }
+
     fn lost(&mut self, shard: Arc<Shard>, error: Error) {
         let open = Self::opened(&mut self.open, &mut self.next, &mut self.out, &shard);
         let rest = error.scope() != Scope::Sample;
-        if !rest || open.pending_is_whole(&error) {
+        if !rest || open.pending.as_ref().is_some_and(|pending| open.is_whole(pending, &error)) {
             open.flush(false, &mut self.out);
         }
-        let key = open.pending.take().map(|pending| Key::from(pending.key));
+        let key = open.pending.take().map(|pending| {
+            pending.gap.into_iter().for_each(|gap| open.tell(gap, &mut self.out));
+            Key::from(pending.key)
+        });
         let index = open.index;
         open.index += 1;
         if open.owes(index) && open.is_counted(index) {
@@ -230,7 +256,42 @@ impl Open {
             pending: None,
             fields_before: Vec::new(),
             seen: Seen::default(),
+            renamed: HashMap::new(),
         }
+    }
+
+    /// Begins the sample of a member.
+    fn begin(&mut self, member: &Member, out: &mut VecDeque<Result<Sample<Fields<Bytes>>>>) {
+        let stem = member.name.slice(..member.key);
+        let key = match member.rule.key(&stem) {
+            Cow::Borrowed(_) => stem.clone(),
+            Cow::Owned(key) => Bytes::from(key),
+        };
+        let fields = Fields::with_capacity(self.fields_before.len());
+        let mut pending = Pending { stem, key, rule: member.rule, fields, ..Pending::default() };
+        if !self.seen.insert(&pending.key) {
+            match self.renamed.get(&pending.key).filter(|other| **other != pending.stem) {
+                Some(other) => {
+                    let message = format!(
+                        "its members are named {} and an earlier sample's {}, and renaming makes one key of both: this one is left out",
+                        Key::from(pending.stem.clone()),
+                        Key::from(other.clone())
+                    );
+                    pending.collision = Some(Error::group(message).at(member.offset));
+                }
+                None => self.notice(
+                    &pending.key,
+                    "the key comes back after its sample was closed: its members are not adjacent, so it is in two halves",
+                    None,
+                    out,
+                ),
+            }
+        }
+        if member.rule != KeyRule::WebDataset {
+            let (key, stem) = (pending.key.clone(), pending.stem.clone());
+            self.renamed.entry(key).or_insert(stem);
+        }
+        self.pending = Some(pending);
     }
 
     fn ordinal(&self, index: u64) -> u64 {
@@ -261,11 +322,18 @@ impl Open {
 
     /// Closes the pending sample.
     fn flush(&mut self, last: bool, out: &mut VecDeque<Result<Sample<Fields<Bytes>>>>) {
-        let Some(Pending { key, fields }) = self.pending.take() else { return };
+        let Some(mut pending) = self.pending.take() else { return };
         let index = self.index;
         self.index += 1;
-        if self.fields_before.len() != fields.len()
-            || self.fields_before.iter().zip(fields.iter()).any(|(a, (b, _))| !Arc::ptr_eq(a, b))
+        let lost = self.why_lost(&mut pending);
+        let Pending { key, fields, gap, .. } = pending;
+        if lost.is_none()
+            && (self.fields_before.len() != fields.len()
+                || self
+                    .fields_before
+                    .iter()
+                    .zip(fields.iter())
+                    .any(|(a, (b, _))| !Arc::ptr_eq(a, b)))
         {
             self.fields_before = fields.iter().map(|(name, _)| Arc::clone(name)).collect();
         }
@@ -273,17 +341,47 @@ impl Open {
             return;
         }
         let head = self.head(key.into(), index, last);
-        out.push_back(if self.is_counted(index) {
-            Ok(Sample { head, body: fields })
-        } else {
-            // Its ordinal belongs to the next shard: it can't be delivered.
-            let samples = self.shard.samples.unwrap_or_default();
-            let message =
-                format!("the manifest counts {samples} samples in the shard, and this is one more");
-            Err(Error::group(message)
+        out.push_back(match lost {
+            _ if !self.is_counted(index) => {
+                // Its ordinal belongs to the next shard: it can't be delivered.
+                let samples = self.shard.samples.unwrap_or_default();
+                let message = format!(
+                    "the manifest counts {samples} samples in the shard, and this is one more"
+                );
+                Err(Error::group(message)
+                    .of_key(head.key.to_string())
+                    .in_shard(self.origin.shard.as_str()))
+            }
+            Some(error) => Err(error
                 .of_key(head.key.to_string())
-                .in_shard(self.origin.shard.as_str()))
+                .in_shard(self.origin.shard.as_str())
+                .settling(head.position(), head.mark)),
+            None => Ok(Sample { head, body: fields }),
         });
+        gap.into_iter().for_each(|gap| self.tell(gap, out));
+    }
+
+    /// Why a sample can't be delivered, if it can't.
+    fn why_lost(&self, pending: &mut Pending) -> Option<Error> {
+        if let Some(error) = pending.collision.take() {
+            return Some(error);
+        }
+        let torn = pending.torn
+            || pending.gap.as_ref().is_some_and(|error| !self.is_whole(pending, error))
+            || (pending.behind_gap && !self.is_like_before(pending));
+        let around = || {
+            Error::group(
+                "it stands at a broken place of a tar, in which members of it may have been lost",
+            )
+        };
+        torn.then(|| pending.gap.take().unwrap_or_else(around))
+    }
+
+    /// Reports a broken place that costs no sample that is known of.
+    fn tell(&self, error: Error, out: &mut VecDeque<Result<Sample<Fields<Bytes>>>>) {
+        if self.owes(self.index) {
+            out.push_back(Err(error.in_shard(self.origin.shard.as_str())));
+        }
     }
 
     /// Reports something that costs no sample.
@@ -307,8 +405,7 @@ impl Open {
     }
 
     /// Whether the sample in front of a fault has all its members, as far as can be known.
-    fn pending_is_whole(&self, error: &Error) -> bool {
-        let Some(pending) = &self.pending else { return false };
+    fn is_whole(&self, pending: &Pending, error: &Error) -> bool {
         let has = |modality: &Arc<str>| {
             pending.fields.iter().any(|(name, _)| name.starts_with(&modality_prefix(modality)))
         };
@@ -316,14 +413,22 @@ impl Open {
             return false;
         }
         // The fault is in a member of another key: this one was finished.
-        if let Some((key, _)) = error.member().and_then(|member| key::split(member.as_bytes())) {
-            return key != &pending.key[..];
+        if let Some(member) = error.member().map(str::as_bytes)
+            && let Some(key) = pending.rule.key_length(member)
+        {
+            return member[..key] != pending.stem[..];
         }
         // Else by comparison with the sample before. The first of a shard has none: then by having at least two fields.
         if self.fields_before.is_empty() {
             return pending.fields.len() >= 2;
         }
-        self.fields_before.iter().all(|name| pending.fields.get(name).is_some())
+        self.is_like_before(pending)
+    }
+
+    /// Whether it has every field of the sample before, if there is one.
+    fn is_like_before(&self, pending: &Pending) -> bool {
+        !self.fields_before.is_empty()
+            && self.fields_before.iter().all(|name| pending.fields.get(name).is_some())
     }
 }
 

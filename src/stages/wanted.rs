@@ -3,21 +3,26 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use super::align::{LookAhead, Next};
-use crate::sample::key::{self, Key};
+use bytes::Bytes;
+
+use super::align::{Keyed, LookAhead, Next};
+use crate::error::Error;
+use crate::sample::key::{Key, KeyRule};
 use crate::shard::KeyIndex;
-use crate::tar;
 
 /// The twins of one shard, side by side, with the keys that are wanted of it.
 #[derive(Debug)]
 pub(super) struct Wanted {
     index: Arc<KeyIndex>,
+    rule: KeyRule,
     look_ahead: LookAhead,
     sides: Vec<Side>,
     /// Place in the index of the key that is due.
     target: usize,
     /// Members that are on their way out.
-    out: VecDeque<(usize, tar::Member)>,
+    out: VecDeque<(usize, Keyed)>,
+    /// Broken places, still to be told.
+    gaps: VecDeque<Error>,
     bytes: usize,
 }
 
@@ -25,10 +30,12 @@ pub(super) struct Wanted {
 struct Side {
     name: String,
     /// Members that wait, by their key's place in the index.
-    waiting: HashMap<usize, Vec<tar::Member>>,
+    waiting: HashMap<usize, Vec<Keyed>>,
     members: usize,
     /// The place whose members are being read.
     open: Option<usize>,
+    /// The place whose members may lack some that a broken place swallowed: none of them is used.
+    torn: Option<usize>,
     ended: bool,
 }
 
@@ -43,31 +50,55 @@ impl Wanted {
     pub(super) fn new(
         names: impl IntoIterator<Item = String>,
         index: Arc<KeyIndex>,
+        rule: KeyRule,
         look_ahead: LookAhead,
     ) -> Self {
-        let side =
-            |name| Side { name, waiting: HashMap::new(), members: 0, open: None, ended: false };
+        let side = |name| Side {
+            name,
+            waiting: HashMap::new(),
+            members: 0,
+            open: None,
+            torn: None,
+            ended: false,
+        };
         Self {
             index,
+            rule,
             look_ahead,
             sides: names.into_iter().map(side).collect(),
             target: 0,
             out: VecDeque::new(),
+            gaps: VecDeque::new(),
             bytes: 0,
         }
     }
 
     /// A member of a side was read. Returns what to warn of, if it is not wanted (any more).
-    pub(super) fn push(&mut self, side: usize, member: tar::Member) -> Option<String> {
-        let key = key::split(&member.name).map_or(&member.name[..], |(key, _)| key);
-        let place = self.index.place(key);
-        let side = &mut self.sides[side];
+    pub(super) fn push(&mut self, at: usize, mut keyed: Keyed) -> Option<String> {
+        let name = keyed.member.name.clone();
+        let key = self.rule.key(&name[..keyed.key]);
+        let place = self.index.place(&key);
+        let side = &mut self.sides[at];
+        if let Some(error) = keyed.gap.take() {
+            // The key before it and the one behind it may lack members.
+            self.gaps.push_back(error);
+            let before = side.open.and_then(|place| side.waiting.remove(&place));
+            self.bytes -= side.forget(&before.unwrap_or_default());
+            side.torn = place;
+        } else if side.torn != place {
+            side.torn = None;
+        }
         side.open = place;
-        let shown = || Key::from(member.name.slice(..key.len()));
+        let shown = || Key::from(Bytes::copy_from_slice(&key));
         match place {
             None => {
                 Some(format!("{}: key {} is not in the index, and left out", side.name, shown()))
             }
+            Some(_) if side.torn == place => Some(format!(
+                "{}: key {} stands behind a broken place, where members of it may have been lost: left out",
+                side.name,
+                shown()
+            )),
             Some(place) if place < self.target => Some(format!(
                 "{}: key {} comes too far behind its place in the index, and is lost",
                 side.name,
@@ -75,8 +106,8 @@ impl Wanted {
             )),
             Some(place) => {
                 side.members += 1;
-                self.bytes += member.data.len();
-                side.waiting.entry(place).or_default().push(member);
+                self.bytes += keyed.member.data.len();
+                side.waiting.entry(place).or_default().push(keyed);
                 None
             }
         }
@@ -93,6 +124,9 @@ impl Wanted {
         loop {
             if let Some((side, member)) = self.out.pop_front() {
                 return Next::Take(side, member);
+            }
+            if let Some(error) = self.gaps.pop_front() {
+                return Next::Gap(error);
             }
             if self.target == self.index.len() {
                 // Read on to the end: what is not in the index is told, and a broken tar is noticed.
@@ -131,8 +165,7 @@ impl Wanted {
             let whole = !has.iter().any(|has| matches!(has, Has::No));
             for (at, side) in self.sides.iter_mut().enumerate() {
                 let members = side.waiting.remove(&self.target).unwrap_or_default();
-                side.members -= members.len();
-                self.bytes -= members.iter().map(|member| member.data.len()).sum::<usize>();
+                self.bytes -= side.forget(&members);
                 if whole {
                     self.out.extend(members.into_iter().map(|member| (at, member)));
                 }
@@ -143,6 +176,12 @@ impl Wanted {
 }
 
 impl Side {
+    /// Members that no longer wait: how many bytes they are.
+    fn forget(&mut self, members: &[Keyed]) -> usize {
+        self.members -= members.len();
+        members.iter().map(|keyed| keyed.member.data.len()).sum()
+    }
+
     fn has(&self, place: usize, full: bool, most: usize) -> Has {
         if self.open == Some(place) {
             // More members of the key may follow.
@@ -157,43 +196,10 @@ impl Side {
 
 #[cfg(test)]
 mod tests {
-    use bytes::Bytes;
+    use crate::stages::join::join_texts;
 
-    use super::*;
-
-    fn join(index: &[&str], sides: &[&[&str]], members: usize) -> (Vec<String>, Vec<String>) {
-        let index = Arc::new(KeyIndex::of(index).unwrap_or_default());
-        let mut wanted = Wanted::new(
-            (0..sides.len()).map(|i| format!("m{i}")),
-            index,
-            LookAhead { members, bytes: 1 << 20 },
-        );
-        let mut at = vec![0; sides.len()];
-        let (mut out, mut warned) = (Vec::new(), Vec::new());
-        loop {
-            match wanted.next(|warning| warned.push(warning)) {
-                Next::Read(side) => match sides[side].get(at[side]) {
-                    Some(name) => {
-                        at[side] += 1;
-                        let name = Bytes::copy_from_slice(name.as_bytes());
-                        warned.extend(wanted.push(
-                            side,
-                            tar::Member {
-                                name,
-                                data: Bytes::new(),
-                                header_offset: 0,
-                                data_offset: 0,
-                            },
-                        ));
-                    }
-                    None => wanted.end(side),
-                },
-                Next::Take(side, member) => {
-                    out.push(format!("{side}:{}", String::from_utf8_lossy(&member.name)))
-                }
-                _ => return (out, warned),
-            }
-        }
+    fn join(index: &[&str], twins: &[&[&str]], members: usize) -> (Vec<String>, Vec<String>) {
+        join_texts(twins, Some(index), members)
     }
 
     #[test]
@@ -230,5 +236,13 @@ mod tests {
     fn several_members_of_a_key_stay_together() {
         let (out, _) = join(&["b", "a"], &[&["a.j", "a.k", "b.j"]], 10);
         assert_eq!(out, ["0:b.j", "0:a.j", "0:a.k"]);
+    }
+    #[test]
+    fn keys_at_both_sides_of_a_broken_place_are_not_used() {
+        let (out, warned) =
+            join(&["a", "b", "c", "d"], &[&["d.j", "a.j", "!b.j", "b.k", "c.j"]], 10);
+        assert_eq!(out, ["gap", "0:c.j", "0:d.j"]);
+        assert!(warned[2].contains("key a of the index is missing in m0"), "{warned:?}");
+        assert!(warned[0].contains("key b stands behind a broken place"), "{warned:?}");
     }
 }

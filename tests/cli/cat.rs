@@ -134,3 +134,53 @@ fn a_certificate_names_what_was_skipped_and_what_is_open() {
         "{said}"
     );
 }
+
+fn keys(output: &Output) -> Vec<String> {
+    let lines = String::from_utf8_lossy(&output.stdout).into_owned();
+    let key = |line: &str| {
+        serde_json::from_str::<serde_json::Value>(line).unwrap()["key"].as_str().unwrap().to_owned()
+    };
+    lines.lines().map(key).collect()
+}
+
+#[test]
+fn a_broken_shard_is_read_on_where_that_is_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let shard = folder.path().join("0.tar");
+    let names: Vec<_> = (0..6).map(|i| format!("k{i}.txt")).collect();
+    let files: Vec<_> = names.iter().map(|name| (name.as_str(), name.as_bytes())).collect();
+    let mut broken = tar(&files).to_vec();
+    broken[1024 * 2] ^= 1;
+    std::fs::write(&shard, broken).unwrap();
+    let cat = |options: &[&str]| {
+        shardstream(&[&["cat"], options, &["--", shard.to_str().unwrap()]].concat())
+    };
+    let output = cat(&["--on-error", "skip"]);
+    assert_eq!((keys(&output), output.status.code()), (vec!["k0".into(), "k1".into()], Some(0)));
+    // The member right behind the broken place is left out: nobody can say that its name is right.
+    let output = cat(&["--on-error", "skip", "--resync"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(keys(&output), ["k0", "k1", "k4", "k5"], "{said}");
+    assert_eq!(said.matches("0.tar at byte 2048: the header's checksum is wrong").count(), 1);
+    assert!(said.contains("member k3.txt in") && said.contains("1 faults were skipped"), "{said}");
+    assert!(output.status.success());
+    // To stop is to stop.
+    let output = cat(&["--resync"]);
+    assert_eq!((keys(&output).len(), output.status.code()), (2, Some(1)));
+}
+
+#[test]
+fn keys_as_pid_makes_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let shard = folder.path().join("0.tar");
+    let files: [(&str, &[u8]); 4] =
+        [("x.v1.0.txt", b"1"), ("x.v1.1.txt", b"2"), ("a.b.txt", b"3"), ("a-b.txt", b"4")];
+    std::fs::write(&shard, tar(&files)).unwrap();
+    let shard = shard.to_str().unwrap();
+    assert_eq!(keys(&shardstream(&["cat", "--", shard])), ["x", "a", "a-b"]);
+    let output = shardstream(&["cat", "--key-rule", "pid", "--", shard]);
+    assert_eq!(keys(&output), ["x-v1-0", "x-v1-1", "a-b"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("sample a-b in") && said.contains("an earlier sample's a.b"), "{said}");
+    assert_eq!(output.status.code(), Some(1));
+}

@@ -31,10 +31,16 @@ async fn twins(store: &Memory) -> Manifest {
 }
 
 /// Keys that come out, after looking at each pair. Contents may differ from what was written only where the damage was done.
-async fn read(manifest: &Manifest, store: &Memory, on_error: OnError) -> (Vec<String>, bool) {
+async fn read(
+    manifest: &Manifest,
+    store: &Memory,
+    on_error: OnError,
+    resync: bool,
+) -> (Vec<String>, bool) {
     let store = store.clone();
-    let recipe =
-        move |lane: &Lane| lane.shard_list().open_twins(store.clone()).expand().group_by_keys();
+    let recipe = move |lane: &Lane| {
+        lane.shard_list().open_twins(store.clone()).expand().resync(resync).group_by_keys()
+    };
     let mut loader = Loader::builder(manifest, recipe).on_error(on_error).start().unwrap();
     let mut keys = Vec::new();
     let mut failed = false;
@@ -66,7 +72,7 @@ async fn every_byte_flipped_or_cut() {
     let store = Memory::new();
     let manifest = twins(&store).await;
     assert_eq!(
-        read(&manifest, &store, OnError::Stop).await,
+        read(&manifest, &store, OnError::Stop, false).await,
         (KEYS.map(String::from).to_vec(), false)
     );
     for modality in ["image", "caption"] {
@@ -77,14 +83,19 @@ async fn every_byte_flipped_or_cut() {
             flipped[at] ^= 0x41;
             for damaged in [bytes::Bytes::from(flipped), whole.slice(..at)] {
                 store.insert(path.clone(), damaged);
-                read(&manifest, &store, OnError::Stop).await;
-                let (keys, _) = read(&manifest, &store, OnError::skip()).await;
-                let other: Vec<_> =
-                    keys.iter().filter(|key| ["c", "d"].contains(&key.as_str())).collect();
-                assert_eq!(other, ["c", "d"], "byte {at} of {path}: a loss beyond the shard");
-                let mut once = keys.clone();
-                once.dedup();
-                assert_eq!(once, keys, "byte {at} of {path}: twice");
+                read(&manifest, &store, OnError::Stop, false).await;
+                let mut without = Vec::new();
+                for resync in [false, true] {
+                    let (keys, _) = read(&manifest, &store, OnError::skip(), resync).await;
+                    let other: Vec<_> =
+                        keys.iter().filter(|key| ["c", "d"].contains(&key.as_str())).collect();
+                    assert_eq!(other, ["c", "d"], "byte {at} of {path}: a loss beyond the shard");
+                    let mut once = keys.clone();
+                    once.dedup();
+                    assert_eq!(once, keys, "byte {at} of {path}: twice");
+                    assert!(without.iter().all(|key| keys.contains(key)), "byte {at} of {path}");
+                    without = keys;
+                }
             }
         }
         store.insert(path, whole);

@@ -30,6 +30,7 @@ fn shown(entry: Result<Entry>) -> String {
             assert_eq!(shard.path, "0.tar");
             format!("lost {}", error.key().unwrap())
         }
+        Entry::Gap(_, error) => format!("gap at {}", error.offset().unwrap()),
         Entry::End(_) => "end".to_owned(),
     }
 }

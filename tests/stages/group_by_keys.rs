@@ -4,6 +4,7 @@ use futures::stream::FusedStream;
 use futures::{Stream, StreamExt, TryStreamExt, stream};
 use shardstream::error::Scope;
 use shardstream::prelude::*;
+use shardstream::sample::key::KeyRule;
 use shardstream::stages::{Entry, Member};
 use shardstream::testing::{self, assert_resumes, ragged_shards};
 use tokio_test::{assert_pending, assert_ready, task};
@@ -81,13 +82,15 @@ fn a_sample_comes_out_when_the_next_key_or_the_end_is_there() {
     let mut shards = shard_list(&manifest);
     let shard = Arc::new(futures::executor::block_on(shards.try_next()).unwrap().unwrap());
     let member = |name: &'static str| {
-        let (name, data) = (name.into(), "x".into());
         Ok(Entry::Member(Member {
             shard: Arc::clone(&shard),
             modality: None,
-            name,
-            data,
+            name: name.into(),
+            key: 1,
+            rule: KeyRule::WebDataset,
+            data: "x".into(),
             offset: 0,
+            behind_gap: false,
         }))
     };
     let (feed, stream) = by_hand();
