@@ -31,13 +31,13 @@ pub(crate) struct Pack {
     /// List of samples: JSON lines or parquet, with paths by modality, `prompt` texts, `key`; may be repeated
     #[arg(long, value_name = "FILE")]
     input_list: Vec<PathBuf>,
-    /// Data set of shards to pack anew; joined by key with the other inputs; may be repeated
+    /// Data set of shards to pack anew, a folder or a URL; joined by key with the other inputs; may be repeated
     #[arg(long, value_name = "DIR")]
     input_shards: Vec<PathBuf>,
     /// Leave out the samples whose keys stand in this file, one a line
     #[arg(long, value_name = "FILE")]
     drop_list: Option<PathBuf>,
-    /// Folder of the data set to make
+    /// Folder of the data set to make, or its URL: s3://, gs://, az:// (credentials come from the environment)
     #[arg(long, value_name = "DIR", required_unless_present = "add_to")]
     output_dir: Option<PathBuf>,
     /// Add the modalities of --input-dir as new twins to this data set; its tars stay as they are
@@ -136,6 +136,7 @@ Examples:
   shardstream pack --input-dir photos --output-dir shards --resume      after a crash: the same bytes as without
   for i in 0 1 2; do shardstream pack --input-dir photos --output-dir shards --part $i/3 & done; wait
   shardstream pack --output-dir shards --merge
+  shardstream pack --input-dir photos --output-dir s3://bucket/shards      in parts of 8 MiB, no shard is held whole; --part, --resume as well
   shardstream pack --add-to shards --input-dir photos --modalities umt5          a new twin for every shard
   shardstream pack --input-shards shards --output-dir small --shard-size 100 --drop-list bad-keys.txt
   shardstream pack --input-shards shards --input-dir latents --modalities image,caption,latent --dataset-name photos --output-dir more
@@ -144,6 +145,7 @@ Other than PiD's packer: samples are sorted and shuffled by --seed; --shard-size
 modalities; --limit takes the first keys in order; --num-workers and --metadata-workers go by the cores; extensions are known in any case, .webp, .bmp,
 .gif and .tiff too; fractions stay in the names of duration bins; the last sample alone joins another shard; the output folder has to be empty.
 
+To a store, killed runs may leave parts of uploads which no listing shows: let the bucket's rules remove them after some days.
 What could not be packed is listed in pack_report.jsonl in the output folder.
 Exit status: 0 all of the input is in the output, 3 something was left out (or a shard has a single sample), 1 failed, 2 wrong usage.";
 

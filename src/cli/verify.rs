@@ -20,10 +20,11 @@ Examples:
   shardstream verify shards
   shardstream verify shards --decode --num-workers 16
   shardstream verify shards --fix-manifest
+  shardstream verify s3://bucket/shards
 
 Exit status: 0 nothing is wrong (or all of it was fixed), 1 something is.")]
 pub(crate) struct Verify {
-    /// A data set: a folder with wdinfo.json in it or below it
+    /// A data set: a folder or a URL with wdinfo.json in it or below it
     #[arg(value_name = "DIR")]
     path: PathBuf,
     /// Decode every field, too

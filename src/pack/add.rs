@@ -18,16 +18,19 @@ use crate::error::{Error, Result};
 use crate::sample::Key;
 use crate::sample::key::{is_data, pid_stem};
 use crate::shard::wdinfo::{VERSION, Wdinfo};
+use crate::store::Stores;
 
 /// Missing keys that are named; more are counted.
 const NAMED: usize = 5;
 
 /// What [`add_modality`] is to do.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct AddOptions {
-    /// The data set: a folder with `wdinfo.json` in it or below it.
+    /// The data set: a folder, or a URL in a store, with `wdinfo.json` in it or below it.
     pub data_set: PathBuf,
+    /// What reaches URLs. If `None`: with settings from the environment alone.
+    pub stores: Option<Stores>,
     /// A folder with a sub-folder of files for each new modality.
     pub input: PathBuf,
     /// The new modalities. If empty: those known by name that have files and are not in the data set.
@@ -44,6 +47,7 @@ impl AddOptions {
     pub fn new(data_set: impl Into<PathBuf>, input: impl Into<PathBuf>) -> Self {
         Self {
             data_set: data_set.into(),
+            stores: None,
             input: input.into(),
             modalities: Vec::new(),
             dataset_name: None,
@@ -66,7 +70,7 @@ pub async fn add_modality(options: AddOptions, control: Arc<PackControl>) -> Res
 
 fn run(options: &AddOptions, control: &PackControl) -> Result<PackReport> {
     control.enter(Phase::Listing, 0);
-    let leaves = leaves::find(&options.data_set)?;
+    let leaves = leaves::find(&options.data_set, options.stores.as_ref())?;
     let mut report = PackReport::default();
     let files = list(options, &leaves, &mut report)?;
     report.modalities = files.keys().cloned().collect();
@@ -89,7 +93,7 @@ fn run(options: &AddOptions, control: &PackControl) -> Result<PackReport> {
     control.enter(Phase::Writing, keys.iter().map(|keys| keys.len() as u64).sum());
     let modalities: Vec<String> = files.keys().cloned().collect();
     let facts = parallel::each(options.num_workers, shards.len(), |at| {
-        let mut writer = TwinWriter::create(&shards[at].0.path, shards[at].1, &modalities)?;
+        let mut writer = TwinWriter::create(&shards[at].0.root, shards[at].1, &modalities)?;
         for key in &keys[at] {
             control.go_on()?;
             let raw: Vec<(&Raw, Vec<u8>)> = files
@@ -124,7 +128,7 @@ fn run(options: &AddOptions, control: &PackControl) -> Result<PackReport> {
         }
         wdinfo.data_keys.sort();
         wdinfo.version = Some(VERSION);
-        manifest::write(&leaf.path, &wdinfo)?;
+        manifest::write(&leaf.root, &wdinfo)?;
     }
     Ok(report)
 }
@@ -137,7 +141,7 @@ fn listed(leaf: &LeafFolder) -> Result<&Wdinfo> {
         _ => Err(Error::manifest(
             "no wdinfo.json that names its modalities; verify --fix-manifest writes one",
         )
-        .in_shard(leaf.path.to_string_lossy())),
+        .in_shard(leaf.root.shown(""))),
     }
 }
 
@@ -182,7 +186,7 @@ fn keys(leaf: &LeafFolder, shard: &str) -> Result<Vec<Key>> {
     let modalities = leaf.modalities();
     let first = modalities.first().map(String::as_str).unwrap_or_default();
     let mut keys: Vec<Key> = Vec::new();
-    walk(&leaf.twin(first, shard), false, |member| {
+    walk(&leaf.root, &leaf.twin(first, shard), false, |member| {
         if let Some(stem) = pid_stem(&member.name).filter(|_| is_data(&member.name)) {
             keys.push(bytes::Bytes::copy_from_slice(stem).into());
         }

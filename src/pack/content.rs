@@ -5,10 +5,14 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
+use futures::StreamExt;
+
+use super::root::Root;
+use crate::store::{ByteRange, ByteStream};
 
 /// The contents of a member. The size is known before anything is read: it stands in the header.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(crate) enum Content {
     /// In memory.
     Bytes(Bytes),
@@ -16,14 +20,21 @@ pub(crate) enum Content {
     File { path: PathBuf, size: u64 },
     /// Some bytes of a file: a member of another tar.
     Slice { path: Arc<Path>, offset: u64, size: u64 },
+    /// Some bytes of an object in a store: a member of another tar.
+    Object { root: Root, name: Arc<str>, offset: u64, size: u64 },
 }
 
 impl Content {
     pub(crate) fn size(&self) -> u64 {
         match self {
             Self::Bytes(bytes) => bytes.len() as u64,
-            Self::File { size, .. } | Self::Slice { size, .. } => *size,
+            Self::File { size, .. } | Self::Slice { size, .. } | Self::Object { size, .. } => *size,
         }
+    }
+
+    /// Whether it is a member of a tar that exists.
+    pub(crate) fn is_member(&self) -> bool {
+        matches!(self, Self::Slice { .. } | Self::Object { .. })
     }
 
     /// Opens it for reading from its first byte.
@@ -52,6 +63,10 @@ impl Content {
                 file.seek(SeekFrom::Start(*offset))?;
                 Ok(Reader::File(file))
             }
+            Self::Object { root, name, offset, size } => {
+                let range = ByteRange { start: *offset, end: Some(offset.saturating_add(*size)) };
+                Ok(Reader::Object { root, stream: root.stream(name, range), chunk: Bytes::new() })
+            }
         }
     }
 
@@ -67,6 +82,14 @@ impl Content {
                 window.seek(SeekFrom::Start(0))?;
                 Ok(Seekable::File(window))
             }
+            Self::Object { root, name, offset, size } => Ok(Seekable::Object(Remotely {
+                root: root.clone(),
+                name: Arc::clone(name),
+                start: *offset,
+                size: *size,
+                at: 0,
+                chunk: (0, Bytes::new()),
+            })),
         }
     }
 }
@@ -79,6 +102,7 @@ fn open(path: &Path) -> io::Result<File> {
 pub(crate) enum Reader<'a> {
     Bytes(&'a [u8]),
     File(File),
+    Object { root: &'a Root, stream: ByteStream, chunk: Bytes },
 }
 
 impl Read for Reader<'_> {
@@ -86,6 +110,17 @@ impl Read for Reader<'_> {
         match self {
             Self::Bytes(bytes) => bytes.read(buffer),
             Self::File(file) => file.read(buffer),
+            Self::Object { root, stream, chunk } => {
+                if chunk.is_empty() {
+                    match root.wait(stream.next()) {
+                        None => return Ok(0),
+                        Some(next) => *chunk = next.map_err(io::Error::other)?,
+                    }
+                }
+                let read = buffer.len().min(chunk.len());
+                chunk.copy_to_slice(&mut buffer[..read]);
+                Ok(read)
+            }
         }
     }
 }
@@ -94,6 +129,60 @@ impl Read for Reader<'_> {
 pub(crate) enum Seekable {
     Bytes(io::Cursor<Bytes>),
     File(Window),
+    Object(Remotely),
+}
+
+/// Bytes that are asked for at once where only a little is wanted here and there: headers.
+const LITTLE: u64 = 64 << 10;
+
+/// Some bytes of an object, as if there were no others.
+pub(crate) struct Remotely {
+    root: Root,
+    name: Arc<str>,
+    start: u64,
+    size: u64,
+    at: u64,
+    /// What was read last, and where it begins.
+    chunk: (u64, Bytes),
+}
+
+impl Read for Remotely {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.at >= self.size {
+            return Ok(0);
+        }
+        let (begin, chunk) = &self.chunk;
+        if !(*begin..begin + chunk.len() as u64).contains(&self.at) {
+            let end = self.at.saturating_add(LITTLE).min(self.size);
+            let range = ByteRange { start: self.start + self.at, end: Some(self.start + end) };
+            let mut stream = self.root.stream(&self.name, range);
+            let next = self.root.wait(stream.next()).transpose().map_err(io::Error::other)?;
+            let Some(next) = next else { return Err(io::ErrorKind::UnexpectedEof.into()) };
+            self.chunk = (self.at, next);
+        }
+        let (begin, chunk) = &self.chunk;
+        // Within the chunk, which is in memory.
+        let mut rest = &chunk[(self.at - begin) as usize..];
+        let read = rest.read(buffer)?;
+        self.at += read as u64;
+        Ok(read)
+    }
+}
+
+impl Seek for Remotely {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        let to = match to {
+            SeekFrom::Start(at) => Some(at),
+            SeekFrom::Current(by) => self.at.checked_add_signed(by),
+            SeekFrom::End(by) => self.size.checked_add_signed(by),
+        };
+        self.at = to.ok_or_else(no_such_place)?;
+        Ok(self.at)
+    }
+}
+
+fn no_such_place() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, "seek to a place that no file has")
 }
 
 /// Some bytes of a file, as if there were no others.
@@ -122,9 +211,7 @@ impl Seek for Window {
             SeekFrom::End(by) => self.size.checked_add_signed(by),
         };
         let place = to.and_then(|at| Some((at, at.checked_add(self.start)?)));
-        let (at, in_file) = place.ok_or_else(|| {
-            io::Error::new(io::ErrorKind::InvalidInput, "seek to a place that no file has")
-        })?;
+        let (at, in_file) = place.ok_or_else(no_such_place)?;
         self.file.seek(SeekFrom::Start(in_file))?;
         self.at = at;
         Ok(at)
@@ -136,6 +223,7 @@ impl Read for Seekable {
         match self {
             Self::Bytes(bytes) => bytes.read(buffer),
             Self::File(window) => window.read(buffer),
+            Self::Object(object) => object.read(buffer),
         }
     }
 }
@@ -145,6 +233,7 @@ impl Seek for Seekable {
         match self {
             Self::Bytes(bytes) => bytes.seek(to),
             Self::File(window) => window.seek(to),
+            Self::Object(object) => object.seek(to),
         }
     }
 }

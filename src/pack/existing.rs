@@ -1,16 +1,13 @@
 //! What lies in the output folder already.
 
-use std::collections::HashSet;
-use std::fs;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::collections::{HashMap, HashSet};
 
 use super::journal::{self, DoneShard, FOLDER, Making};
 use super::options::Part;
 use super::report::Finding;
+use super::root::Root;
 use crate::error::{Error, Result};
 use crate::shard::wdinfo::FILE_NAME;
-use crate::store::local::write_atomically;
 
 /// Name of the report in the output folder.
 pub(crate) const REPORT: &str = "pack_report.jsonl";
@@ -19,198 +16,143 @@ pub(crate) const REPORT: &str = "pack_report.jsonl";
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     /// `wdinfo.json` files.
-    manifests: Vec<PathBuf>,
-    /// Tars.
-    shards: Vec<PathBuf>,
+    manifests: Vec<String>,
+    /// Tars, and their sizes.
+    pub(crate) shards: HashMap<String, u64>,
     /// Records and the report.
-    records: Vec<PathBuf>,
+    records: Vec<String>,
     /// What was being written by a process that was killed: nobody misses it.
-    leftovers: Vec<PathBuf>,
+    leftovers: Vec<String>,
     /// Anything else.
-    others: Vec<PathBuf>,
+    others: Vec<String>,
 }
 
 impl Found {
-    fn first(&self) -> Option<&PathBuf> {
-        [&self.manifests, &self.shards, &self.records, &self.others]
-            .into_iter()
-            .find_map(|files| files.first())
+    fn first(&self) -> Option<&String> {
+        let shard = || self.shards.keys().min();
+        let first = self.manifests.first().or_else(shard);
+        first.or_else(|| self.records.first()).or_else(|| self.others.first())
+    }
+
+    /// Whether there is a record of this name.
+    pub(crate) fn has_record(&self, name: &str) -> bool {
+        self.records.iter().any(|record| record == name)
     }
 }
 
 /// Lists the folder, recursively; a folder that isn't there is empty.
-pub(crate) fn look(output: &Path) -> Result<Found> {
+pub(crate) fn look(output: &Root) -> Result<Found> {
     let mut found = Found::default();
-    if output.exists() {
-        walk(output, &mut found).map_err(|e| super::scan::failed(output, e))?;
-    }
-    Ok(found)
-}
-
-fn walk(folder: &Path, found: &mut Found) -> io::Result<()> {
-    let mut entries: Vec<PathBuf> =
-        fs::read_dir(folder)?.map(|entry| entry.map(|e| e.path())).collect::<io::Result<_>>()?;
-    entries.sort();
-    for path in entries {
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        if path.is_dir() {
-            walk(&path, found)?;
+    for file in output.list()? {
+        let path = file.name;
+        let (folder, name) = path.rsplit_once('/').unwrap_or(("", &path));
+        if path.contains('\u{fffd}') {
+            found.others.push(path);
         } else if name.starts_with('.') && name.ends_with(".tmp") {
             found.leftovers.push(path);
         } else if name == FILE_NAME {
             found.manifests.push(path);
         } else if name.ends_with(".tar") {
-            found.shards.push(path);
-        } else if name == REPORT || folder.ends_with(FOLDER) {
+            found.shards.insert(path, file.size);
+        } else if name == REPORT || folder == FOLDER || folder.starts_with(&format!("{FOLDER}/")) {
             found.records.push(path);
         } else {
             found.others.push(path);
         }
     }
-    Ok(())
+    Ok(found)
 }
 
 /// Fails if there is anything, unless it belongs to other parts of the same run.
-pub(crate) fn refuse(output: &Path, found: &Found, part: Option<Part>) -> Result<()> {
+pub(crate) fn refuse(output: &Root, found: &Found, part: Option<Part>) -> Result<()> {
     let Some(first) = found.first() else { return Ok(()) };
     if let Some(part) = part {
         // Looked up now: another part may have begun since the folder was listed, and its record is older than its shards.
-        let mine = journal::path(output, part);
+        let (mine, records) = (journal::name(part), records(output)?);
         if found.manifests.is_empty()
             && found.others.is_empty()
-            && !mine.exists()
-            && !records(output)?.is_empty()
+            && !records.is_empty()
+            && !records.iter().any(|name| mine.ends_with(name))
         {
             return same_parts(output, part);
         }
     }
     Err(Error::config(format!(
         "{} is not empty (there is {}): --resume goes on with an interrupted run, --overwrite and --clean replace a data set",
-        output.display(),
-        first.strip_prefix(output).unwrap_or(first).display()
+        output.shown(""),
+        first
     )))
 }
 
 /// Fails if there are records of a run in another number of parts.
-pub(crate) fn same_parts(output: &Path, part: Part) -> Result<()> {
+pub(crate) fn same_parts(output: &Root, part: Part) -> Result<()> {
     let suffix = format!("-of-{}.jsonl", part.parts);
     match records(output)?.into_iter().find(|name| !name.ends_with(&suffix)) {
         None => Ok(()),
         Some(other) => Err(Error::config(format!(
             "{} holds {other}, of a run in another number of parts",
-            output.display()
+            output.shown("")
         ))),
     }
 }
 
-/// Names of the records that are there.
-pub(crate) fn records(output: &Path) -> Result<Vec<String>> {
-    let folder = output.join(FOLDER);
-    let entries = match fs::read_dir(&folder) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        entries => entries.map_err(|e| super::scan::failed(&folder, e))?,
-    };
-    let mut names = Vec::new();
-    for entry in entries {
-        let name = entry
-            .map_err(|e| super::scan::failed(&folder, e))?
-            .file_name()
-            .to_string_lossy()
-            .into_owned();
-        if name.starts_with("part-") && name.ends_with(".jsonl") {
-            names.push(name);
-        }
-    }
-    names.sort();
-    Ok(names)
+/// Names of the records that are there, without their folder.
+pub(crate) fn records(output: &Root) -> Result<Vec<String>> {
+    let names = output.child(FOLDER).list()?.into_iter().map(|found| found.name);
+    Ok(names
+        .filter(|name| name.starts_with("part-") && name.ends_with(".jsonl") && !name.contains('/'))
+        .collect())
 }
 
 /// Removes an earlier data set, and nothing else.
-pub(crate) fn remove(output: &Path, found: &Found) -> Result<()> {
+pub(crate) fn remove(output: &Root, found: &Found) -> Result<()> {
     if let Some(other) = found.others.first() {
         return Err(Error::config(format!(
             "{} is no part of a data set: --clean leaves the folder alone",
-            other.display()
+            output.shown(other)
         )));
     }
-    remove_leftovers(found)?;
-    for path in found.manifests.iter().chain(&found.shards).chain(&found.records) {
-        fs::remove_file(path).map_err(|e| super::scan::failed(path, e))?;
-    }
-    remove_empty_folders(output).map_err(|e| super::scan::failed(output, e))
+    unlist(output, found)?;
+    found.shards.keys().try_for_each(|name| output.remove(name))?;
+    output.remove_empty_folders()
 }
 
 /// Removes the manifests and records of an earlier data set, so that nobody takes the mixture for one while its shards are replaced.
-pub(crate) fn unlist(found: &Found) -> Result<()> {
-    remove_leftovers(found)?;
-    for path in found.manifests.iter().chain(&found.records) {
-        fs::remove_file(path).map_err(|e| super::scan::failed(path, e))?;
-    }
-    Ok(())
+pub(crate) fn unlist(output: &Root, found: &Found) -> Result<()> {
+    remove_leftovers(output, found)?;
+    found.manifests.iter().chain(&found.records).try_for_each(|name| output.remove(name))
 }
 
 /// Removes what a process that was killed left under temporary names. Not while others are at work.
-pub(crate) fn remove_leftovers(found: &Found) -> Result<()> {
-    for path in &found.leftovers {
-        fs::remove_file(path).map_err(|e| super::scan::failed(path, e))?;
-    }
-    Ok(())
+pub(crate) fn remove_leftovers(output: &Root, found: &Found) -> Result<()> {
+    found.leftovers.iter().try_for_each(|name| output.remove(name))
 }
 
 /// Removes shards of an earlier data set that were not replaced.
 pub(crate) fn remove_stale(
-    output: &Path,
+    output: &Root,
     found: &Found,
     making: &Making,
     done: &[DoneShard],
 ) -> Result<()> {
-    let fresh: HashSet<PathBuf> = done
+    let fresh: HashSet<String> = done
         .iter()
         .filter(|shard| shard.samples > 0)
-        .flat_map(|shard| {
-            making
-                .modalities
-                .iter()
-                .map(|modality| output.join(&shard.bucket).join(modality).join(&shard.path))
-        })
+        .flat_map(|shard| making.modalities.iter().map(|modality| shard.twin(modality)))
         .collect();
-    for path in found.shards.iter().filter(|path| !fresh.contains(*path) && path.exists()) {
-        fs::remove_file(path).map_err(|e| super::scan::failed(path, e))?;
-    }
-    remove_empty_folders(output).map_err(|e| super::scan::failed(output, e))
-}
-
-fn remove_empty_folders(folder: &Path) -> io::Result<()> {
-    if !folder.exists() {
-        return Ok(());
-    }
-    for entry in fs::read_dir(folder)? {
-        let path = entry?.path();
-        if path.is_dir() && !path.is_symlink() {
-            remove_empty_folders(&path)?;
-            if fs::read_dir(&path)?.next().is_none() {
-                fs::remove_dir(&path)?;
-            }
-        }
-    }
-    Ok(())
+    let stale = found.shards.keys().filter(|name| !fresh.contains(*name));
+    stale.into_iter().try_for_each(|name| output.remove(name))?;
+    output.remove_empty_folders()
 }
 
 /// Writes the findings, one JSON object a line; removes an old report if there are none.
-pub(crate) fn report(output: &Path, findings: &[Finding]) -> Result<()> {
-    let path = output.join(REPORT);
+pub(crate) fn report(output: &Root, findings: &[Finding]) -> Result<()> {
     if findings.is_empty() {
-        return match fs::remove_file(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                Err(super::scan::failed(&path, error))
-            }
-            _ => Ok(()),
-        };
+        return output.remove(REPORT);
     }
     let lines: String = findings
         .iter()
         .map(|finding| serde_json::to_string(finding).unwrap_or_default() + "\n")
         .collect();
-    write_atomically(&path, lines.as_bytes())
-        .map_err(|e| Error::pack("can't write").with_source(e).in_shard(path.to_string_lossy()))
+    output.write(REPORT, lines)
 }

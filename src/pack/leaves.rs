@@ -1,17 +1,18 @@
-//! The folders of a data set on the local disk that hold shards, and what is in them.
+//! The folders of a data set that hold shards, and what is in them.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use super::scan::failed;
+use super::root::Root;
 use crate::error::{Error, Result};
+use crate::shard::arguments::is_tar;
 use crate::shard::wdinfo::{FILE_NAME, Wdinfo};
+use crate::store::Stores;
 
 /// A folder with modalities below it.
 #[derive(Debug)]
 pub(crate) struct LeafFolder {
-    pub(crate) path: PathBuf,
+    pub(crate) root: Root,
     /// Path below what was asked for; empty if it is that.
     pub(crate) name: String,
     /// `None` if there is no `wdinfo.json`; an error if it can't be used.
@@ -42,9 +43,9 @@ impl LeafFolder {
         shards.into_iter().cloned().collect()
     }
 
-    /// The path of one twin.
-    pub(crate) fn twin(&self, modality: &str, shard: &str) -> PathBuf {
-        self.path.join(modality).join(shard)
+    /// The name of one twin below the root.
+    pub(crate) fn twin(&self, modality: &str, shard: &str) -> String {
+        format!("{modality}/{shard}")
     }
 
     /// The path of a shard as a person knows it.
@@ -53,39 +54,43 @@ impl LeafFolder {
     }
 }
 
-/// Finds the leaves at or below a folder (or at a `wdinfo.json`), in order of their paths.
-pub(crate) fn find(path: &Path) -> Result<Vec<LeafFolder>> {
+/// Finds the leaves at or below a folder or URL (or at a `wdinfo.json`), in order of their paths.
+pub(crate) fn find(path: &Path, stores: Option<&Stores>) -> Result<Vec<LeafFolder>> {
     let top = if path.file_name().is_some_and(|name| name == FILE_NAME) {
         path.parent().unwrap_or(Path::new(""))
     } else {
         path
     };
-    let mut listed = Vec::new();
-    let mut tars = Vec::new();
-    walk(top, "", &mut listed, &mut tars)?;
-    if listed.is_empty() {
+    let top = Root::open(top, stores)?;
+    let (mut listed, mut tars) = (Vec::new(), Vec::new());
+    for name in top.list()?.into_iter().map(|found| found.name) {
+        if name.split('/').any(|part| part.starts_with('.')) {
+            continue;
+        }
+        let (folder, file) = name.rsplit_once('/').unwrap_or(("", &name));
+        if file == FILE_NAME {
+            listed.push(folder.to_owned());
+        } else if is_tar(file) {
+            tars.push(name);
+        }
+    }
+    let has_manifests = !listed.is_empty();
+    if !has_manifests {
         // Without manifests: <leaf>/<modality>/part_000000/000000.tar, or without parts.
         listed
             .extend(tars.iter().map(|tar| unlisted_leaf(tar).to_owned()).collect::<BTreeSet<_>>());
     }
     if listed.is_empty() {
-        return Err(Error::config("there is neither a wdinfo.json nor a tar")
-            .in_shard(path.to_string_lossy()));
+        return Err(
+            Error::config("there is neither a wdinfo.json nor a tar").in_shard(top.shown(""))
+        );
     }
     let mut leaves = Vec::with_capacity(listed.len());
-    for name in &listed {
-        let folder = if name.is_empty() { top.to_owned() } else { top.join(name) };
-        let file = folder.join(FILE_NAME);
-        let manifest = file.exists().then(|| {
-            let text = fs::read(&file).map_err(|e| failed(&file, e))?;
-            Wdinfo::parse(&text, &file.to_string_lossy())
-        });
-        leaves.push(LeafFolder {
-            path: folder,
-            name: name.clone(),
-            manifest,
-            tars: BTreeMap::new(),
-        });
+    for name in listed {
+        let root = top.child(&name);
+        let text = if has_manifests { root.read(FILE_NAME)? } else { None };
+        let manifest = text.map(|text| Wdinfo::parse(&text, &root.shown(FILE_NAME)));
+        leaves.push(LeafFolder { root, name, manifest, tars: BTreeMap::new() });
     }
     for tar in tars {
         // The leaf that is nearest above it.
@@ -127,27 +132,4 @@ fn unlisted_leaf(tar: &str) -> &str {
     parts.pop();
     let length = parts.iter().map(|part| part.len() + 1).sum::<usize>();
     &tar[..length.saturating_sub(1)]
-}
-
-fn walk(folder: &Path, name: &str, listed: &mut Vec<String>, tars: &mut Vec<String>) -> Result<()> {
-    let mut entries = Vec::new();
-    for entry in fs::read_dir(folder).map_err(|e| failed(folder, e))? {
-        let entry = entry.map_err(|e| failed(folder, e))?;
-        entries.push((entry.file_name().to_string_lossy().into_owned(), entry.path()));
-    }
-    entries.sort();
-    for (file, path) in entries {
-        let full = if name.is_empty() { file.clone() } else { format!("{name}/{file}") };
-        if file.starts_with('.') {
-            continue;
-        }
-        if path.is_dir() {
-            walk(&path, &full, listed, tars)?;
-        } else if file == FILE_NAME {
-            listed.push(name.to_owned());
-        } else if file.ends_with(".tar") {
-            tars.push(full);
-        }
-    }
-    Ok(())
 }

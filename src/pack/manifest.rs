@@ -2,21 +2,21 @@
 
 use std::path::Path;
 
+use super::root::Root;
 use super::twins::TwinFacts;
 use crate::error::{Error, Result};
 use crate::shard::wdinfo::{FILE_NAME, VERSION, Wdinfo};
-use crate::store::local::write_atomically;
 
 /// The manifest of one folder: its shards (path, samples, facts in the order of the modalities), in order.
 pub(crate) fn wdinfo(
-    folder: &Path,
+    folder: &Root,
     root: Option<&str>,
     modalities: &[String],
     shards: &[(String, u32, Vec<TwinFacts>)],
 ) -> Result<Wdinfo> {
     let root = match root {
         Some(root) => root.to_owned(),
-        None => absolute(folder)?,
+        None => folder.absolute()?,
     };
     let column = |at: usize| shards.iter().map(move |(_, _, facts)| &facts[at]);
     Ok(Wdinfo {
@@ -41,10 +41,8 @@ pub(crate) fn wdinfo(
 }
 
 /// Writes `wdinfo.json` so that nobody sees a part of it.
-pub(crate) fn write(folder: &Path, wdinfo: &Wdinfo) -> Result<()> {
-    let path = folder.join(FILE_NAME);
-    write_atomically(&path, wdinfo.to_text().as_bytes())
-        .map_err(|e| Error::pack("can't write").with_source(e).in_shard(path.to_string_lossy()))
+pub(crate) fn write(folder: &Root, wdinfo: &Wdinfo) -> Result<()> {
+    folder.write(FILE_NAME, wdinfo.to_text())
 }
 
 /// The absolute path, as PiD writes it into `root`.

@@ -2,6 +2,10 @@
 //!
 //! Both write twin tars and, at the end, `wdinfo.json` in the layout of PiD: `<modality>/part_000000/000000.tar`, one member for each file, the
 //! same keys in the same order in all twins. What is written depends on names, contents, options and seed alone.
+//!
+//! A data set may lie in a store as well as in a folder: `s3://bucket/shards`, `gs://`, `az://`. Shards are sent there in parts while they are
+//! made, so that none is ever held whole, and appear when they are complete. A process that is killed may leave parts which no listing
+//! shows: let the bucket's own rules remove them after some days.
 
 mod add;
 mod classes;
@@ -23,12 +27,16 @@ mod parallel;
 mod plan;
 mod progress;
 mod report;
+mod root;
 mod run;
 mod scan;
 mod shard_writer;
+mod sink;
+mod spool;
 mod twins;
 mod ustar;
 mod verify;
+mod verify_shard;
 mod video;
 mod walk;
 mod webm;
@@ -38,7 +46,7 @@ use std::sync::Arc;
 pub use add::{AddOptions, add_modality};
 pub use classes::{ASPECT_RATIOS, Dimensions, DurationBins, aspect_ratio};
 pub use group::ShardLimit;
-pub use merge::merge;
+pub use merge::{merge, merge_in};
 pub use options::{Existing, Input, PackOptions, Part};
 pub use progress::{PackControl, Phase};
 pub use report::{Finding, PackReport, Reason};

@@ -6,10 +6,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::content::Content;
-use super::leaves;
+use super::leaves::{self, LeafFolder};
 use super::options::PackOptions;
 use super::report::{Finding, Reason};
+use super::root::Root;
 use super::scan::{Raw, Samples};
+use super::spool::Spool;
 use super::walk::walk;
 use crate::error::Result;
 use crate::sample::key::{is_data, pid_stem, split};
@@ -21,7 +23,7 @@ pub(crate) fn list(
     found: &mut Vec<Raw>,
     samples: &mut Samples,
 ) -> Result<()> {
-    for leaf in leaves::find(folder)? {
+    for leaf in leaves::find(folder, options.stores.as_ref())? {
         if let Some(Err(error)) = leaf.manifest {
             return Err(error);
         }
@@ -35,9 +37,17 @@ pub(crate) fn list(
             }
             let name: Arc<str> = modality.as_str().into();
             for shard in leaf.shards() {
-                let path = leaf.twin(modality, &shard);
+                let twin = match Twin::open(&leaf, modality, &shard, samples) {
+                    Ok(twin) => twin,
+                    Err(error) => {
+                        let name = leaf.shard_name(&shard);
+                        let finding = Finding::new(Reason::Unreadable, name, error.to_string());
+                        samples.findings.push(finding);
+                        continue;
+                    }
+                };
                 let mut strange = Vec::new();
-                let walked = walk(&path, false, |member| {
+                let walked = walk(&twin.root, &twin.name, false, |member| {
                     let key = if twins {
                         pid_stem(&member.name)
                     } else {
@@ -51,16 +61,16 @@ pub(crate) fn list(
                         key: Bytes::copy_from_slice(key).into(),
                         modality: Arc::clone(&name),
                         extension: member.name[key.len() + 1..].into(),
-                        content: Content::Slice {
-                            path: Arc::from(path.as_path()),
-                            offset: member.data_offset,
-                            size: member.data.len() as u64,
-                        },
+                        content: twin.content(member.data_offset, member.data.len() as u64),
                     });
                     Ok(())
                 });
                 samples.findings.extend(strange.into_iter().map(|member| {
-                    Finding::new(Reason::Name, member, format!("has no key, in {}", path.display()))
+                    Finding::new(
+                        Reason::Name,
+                        member,
+                        format!("has no key, in {}", twin.root.shown(&twin.name)),
+                    )
                 }));
                 if let Err(error) = walked {
                     let name = leaf.shard_name(&shard);
@@ -74,4 +84,36 @@ pub(crate) fn list(
         }
     }
     Ok(())
+}
+
+/// A tar whose members are packed anew.
+struct Twin {
+    root: Root,
+    name: Arc<str>,
+}
+
+impl Twin {
+    /// A compressed one is unpacked first.
+    fn open(leaf: &LeafFolder, modality: &str, shard: &str, samples: &mut Samples) -> Result<Self> {
+        let name = leaf.twin(modality, shard);
+        let Some(spool) = Spool::of(&leaf.root, &name)? else {
+            return Ok(Self { root: leaf.root.clone(), name: name.into() });
+        };
+        let folder = spool.path().parent().unwrap_or(Path::new(""));
+        let file = spool.path().file_name().unwrap_or_default().to_string_lossy();
+        let twin = Self { root: Root::open(folder, None)?, name: file.into() };
+        samples.spools.push(spool);
+        Ok(twin)
+    }
+
+    /// Some of its bytes.
+    fn content(&self, offset: u64, size: u64) -> Content {
+        match self.root.disk() {
+            Some(folder) => Content::Slice { path: folder.join(&*self.name).into(), offset, size },
+            None => {
+                let (root, name) = (self.root.clone(), Arc::clone(&self.name));
+                Content::Object { root, name, offset, size }
+            }
+        }
+    }
 }

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use super::classes::DurationBins;
 use super::group::ShardLimit;
 use crate::error::{Error, Result};
+use crate::store::Stores;
 
 /// Where samples come from. Several inputs are joined by key.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,7 +17,8 @@ pub enum Input {
     /// A list: a JSON object a line, or a parquet file. Fields named as modalities hold paths (relative to the list) or JSON objects;
     /// `prompt`, `prompt_medium` and `prompt_short` make up a caption; `key` names the sample.
     List(PathBuf),
-    /// A data set of shards, which is packed anew. Keys stay as they are.
+    /// A data set of shards, which is packed anew: a folder, or its URL in a store. Keys stay as they are. Compressed shards are unpacked
+    /// into the folder for temporary files first, since their samples are read in another order.
     Shards(PathBuf),
 }
 
@@ -50,13 +52,15 @@ pub struct Part {
 /// let options = PackOptions::new("photos", "shards").flat().limit(ShardLimit::samples(100)).seed(7);
 /// assert!(!options.classify_aspect_ratio);
 /// ```
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct PackOptions {
     /// Where samples come from.
     pub inputs: Vec<Input>,
-    /// The folder of the data set to make.
+    /// The folder of the data set to make, or its URL in a store: shards are sent there in parts of 8 MiB as they are made.
     pub output: PathBuf,
+    /// What reaches URLs. If `None`: with settings from the environment alone.
+    pub stores: Option<Stores>,
     /// The modalities to pack. If empty: those of `video`, `image`, `caption`, `umt5` that have files.
     pub modalities: Vec<String>,
     /// Extensions of the files of a modality, in lower case, in place of the usual ones.
@@ -109,6 +113,7 @@ impl PackOptions {
         Self {
             inputs: vec![Input::Folders(input.into())],
             output: output.into(),
+            stores: None,
             modalities: Vec::new(),
             extensions: BTreeMap::new(),
             limit: ShardLimit::default(),

@@ -2,12 +2,11 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::io;
-use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use super::classes;
 use super::dimensions;
-use super::existing;
+use super::existing::{self, Found};
 use super::journal::{self, DoneShard, Journal, Making};
 use super::manifest;
 use super::options::{Existing, PackOptions, Part};
@@ -15,6 +14,7 @@ use super::parallel;
 use super::plan::{self, Plan, PlannedShard};
 use super::progress::{PackControl, Phase};
 use super::report::{Finding, PackReport, Reason};
+use super::root::Root;
 use super::scan::{self, Entry, Samples, member_name};
 use super::twins::{NewMember, TwinWriter};
 use super::video;
@@ -23,9 +23,10 @@ use crate::error::{Error, Result};
 /// The whole of it, on the thread of the caller and those it starts.
 pub(crate) fn run(options: &PackOptions, control: &PackControl) -> Result<PackReport> {
     options.check()?;
-    let found = existing::look(&options.output)?;
+    let output = &Root::open(&options.output, options.stores.as_ref())?;
+    let found = existing::look(output)?;
     if options.existing == Existing::Refuse && !options.dry_run {
-        existing::refuse(&options.output, &found, options.part)?;
+        existing::refuse(output, &found, options.part)?;
     }
     control.enter(Phase::Listing, 0);
     let mut samples = scan::scan(options)?;
@@ -44,7 +45,7 @@ pub(crate) fn run(options: &PackOptions, control: &PackControl) -> Result<PackRe
         shards: plan.shards.len(),
         root: match &options.root {
             Some(root) => root.trim_end_matches('/').to_owned(),
-            None => manifest::absolute(&options.output)?,
+            None => output.absolute()?,
         },
         not_wanted: samples.not_wanted,
         other_folders: std::mem::take(&mut samples.other_folders),
@@ -55,7 +56,7 @@ pub(crate) fn run(options: &PackOptions, control: &PackControl) -> Result<PackRe
         return Ok(planned(&plan, &samples, making));
     }
     let part = options.part.unwrap_or(Part { index: 0, parts: 1 });
-    let path = journal::path(&options.output, part);
+    let name = journal::name(part);
     let mut done = Vec::new();
     match options.existing {
         Existing::Refuse => {}
@@ -64,24 +65,24 @@ pub(crate) fn run(options: &PackOptions, control: &PackControl) -> Result<PackRe
                 "one part can't replace a data set while others are at work: remove the old one first",
             ));
         }
-        Existing::Clean => existing::remove(&options.output, &found)?,
-        Existing::Overwrite => existing::unlist(&found)?,
+        Existing::Clean => existing::remove(output, &found)?,
+        Existing::Overwrite => existing::unlist(output, &found)?,
         Existing::Resume => {
-            existing::same_parts(&options.output, part)?;
+            existing::same_parts(output, part)?;
             if part.parts == 1 {
-                existing::remove_leftovers(&found)?;
+                existing::remove_leftovers(output, &found)?;
             }
-            match journal::read(&path)? {
+            match journal::read(output, &name, found.has_record(&name))? {
                 Some((before, shards)) => {
-                    done = resumable(&before, shards, &making, &options.output)?
+                    done = resumable(&before, shards, &making, output, &found)?
                 }
                 // Nothing to go on with: what is there must not be mixed in.
-                None => existing::refuse(&options.output, &found, options.part)?,
+                None => existing::refuse(output, &found, options.part)?,
             }
         }
     }
     let resumed = done.len() as u64;
-    let journal = Mutex::new(Journal::begin(path.clone(), &making, &done)?);
+    let journal = Mutex::new(Journal::begin(output, &name, &making, &done)?);
     let finished: HashSet<usize> = done.iter().map(|shard| shard.number).collect();
     let mine: Vec<usize> = (0..plan.shards.len())
         .filter(|number| *number as u64 % u64::from(part.parts) == u64::from(part.index))
@@ -90,7 +91,8 @@ pub(crate) fn run(options: &PackOptions, control: &PackControl) -> Result<PackRe
     let total = mine.iter().map(|&number| plan.shards[number].samples.len() as u64).sum();
     control.enter(Phase::Writing, total);
     let written = parallel::each(options.num_workers, mine.len(), |at| {
-        let shard = write_shard(mine[at], &plan, &samples, options, control)?;
+        let shard =
+            write_shard(mine[at], &plan, &samples, output, options.allow_singletons, control)?;
         // A thread that panicked while it held the lock takes the run down anyway.
         journal.lock().unwrap_or_else(PoisonError::into_inner).add(&shard)?;
         Ok(shard)
@@ -99,12 +101,12 @@ pub(crate) fn run(options: &PackOptions, control: &PackControl) -> Result<PackRe
     done.extend(written);
     done.sort_by_key(|shard| shard.number);
     // In order, whichever thread was first: the same record for the same data.
-    journal::write(&path, &making, &done)?;
+    journal::write(output, &name, &making, &done)?;
     if options.existing == Existing::Overwrite {
-        existing::remove_stale(&options.output, &found, &making, &done)?;
+        existing::remove_stale(output, &found, &making, &done)?;
     }
     if part.parts == 1 {
-        finish(&options.output, &making, &done)?;
+        finish(output, &making, &done)?;
     }
     let mut report = summary(&making, &done);
     report.resumed_shards = resumed;
@@ -112,7 +114,7 @@ pub(crate) fn run(options: &PackOptions, control: &PackControl) -> Result<PackRe
 }
 
 /// Writes the manifests of a data set whose shards are all there, and the report if there is something to report.
-pub(crate) fn finish(output: &Path, making: &Making, done: &[DoneShard]) -> Result<()> {
+pub(crate) fn finish(output: &Root, making: &Making, done: &[DoneShard]) -> Result<()> {
     let mut folders: BTreeMap<&str, Vec<(String, u32, Vec<_>)>> = BTreeMap::new();
     for shard in done.iter().filter(|shard| shard.samples > 0) {
         folders.entry(&shard.bucket).or_default().push((
@@ -122,7 +124,7 @@ pub(crate) fn finish(output: &Path, making: &Making, done: &[DoneShard]) -> Resu
         ));
     }
     if folders.is_empty() {
-        return Err(Error::pack("no sample could be packed").in_shard(output.to_string_lossy()));
+        return Err(Error::pack("no sample could be packed").in_shard(output.shown("")));
     }
     existing::report(output, &summary(making, done).findings)?;
     for (bucket, shards) in folders {
@@ -131,7 +133,7 @@ pub(crate) fn finish(output: &Path, making: &Making, done: &[DoneShard]) -> Resu
         } else {
             format!("{}/{bucket}", making.root)
         };
-        let folder = output.join(bucket);
+        let folder = output.child(bucket);
         manifest::write(
             &folder,
             &manifest::wdinfo(&folder, Some(&root), &making.modalities, &shards)?,
@@ -187,7 +189,8 @@ fn resumable(
     before: &Making,
     mut done: Vec<DoneShard>,
     making: &Making,
-    output: &Path,
+    output: &Root,
+    found: &Found,
 ) -> Result<Vec<DoneShard>> {
     if before != making {
         let what = if before.fingerprint == making.fingerprint {
@@ -197,13 +200,12 @@ fn resumable(
         };
         return Err(Error::config(format!(
             "can't resume: {what} from those of the run that began {} (--overwrite or --clean begin anew)",
-            output.display()
+            output.shown("")
         )));
     }
     done.retain(|shard| {
         let there = |modality: &String, bytes: u64| {
-            let path = output.join(&shard.bucket).join(modality).join(&shard.path);
-            path.metadata().is_ok_and(|found| found.len() == bytes)
+            found.shards.get(&shard.twin(modality)).is_some_and(|size| *size == bytes)
         };
         shard.twins.is_empty() && shard.samples == 0
             || shard.twins.len() == making.modalities.len()
@@ -216,39 +218,50 @@ fn write_shard(
     number: usize,
     plan: &Plan,
     samples: &Samples,
-    options: &PackOptions,
+    output: &Root,
+    allow_singletons: bool,
     control: &PackControl,
 ) -> Result<DoneShard> {
     let planned = &plan.shards[number];
-    let folder = options.output.join(&planned.bucket);
-    let mut writer = TwinWriter::create(&folder, &planned.path, &samples.modalities)?;
-    let mut findings = Vec::new();
-    for &at in &plan.order[planned.samples.clone()] {
-        control.go_on()?;
-        let entry = &samples.entries[at];
-        let names: Vec<Vec<u8>> =
-            entry.pieces.iter().map(|piece| member_name(&entry.key, piece)).collect();
-        let members: Vec<NewMember<'_>> = entry
-            .pieces
-            .iter()
-            .zip(&names)
-            .map(|(piece, name)| NewMember { twin: piece.modality, name, content: &piece.content })
-            .collect();
-        match writer.append(&entry.key, &members) {
-            Ok(()) => {}
-            Err(error) if error.concerns_one_sample() => {
-                findings.push(Finding::new(
-                    Reason::Unreadable,
-                    entry.key.to_string(),
-                    error.to_string(),
-                ));
+    let folder = output.child(&planned.bucket);
+    let mut wanted: Vec<usize> = plan.order[planned.samples.clone()].to_vec();
+    let (mut findings, mut spoilers) = (Vec::new(), Vec::new());
+    let writer = loop {
+        let mut writer = TwinWriter::create(&folder, &planned.path, &samples.modalities)?;
+        let mut failed = None;
+        for &at in &wanted {
+            control.go_on()?;
+            let entry = &samples.entries[at];
+            match append(&mut writer, entry) {
+                Ok(()) => {}
+                Err(error) if error.concerns_one_sample() => {
+                    findings.push(Finding::new(
+                        Reason::Unreadable,
+                        entry.key.to_string(),
+                        error.to_string(),
+                    ));
+                    failed = Some(at);
+                }
+                Err(error) => return Err(error),
             }
-            Err(error) => return Err(error),
+            control.add(1, entry.pieces.iter().map(|piece| piece.content.size()).sum());
+            if writer.is_spoiled() {
+                break;
+            }
         }
-        control.add(1, entry.pieces.iter().map(|piece| piece.content.size()).sum());
-    }
+        match failed.filter(|_| writer.is_spoiled()) {
+            // A part of it has left already: once more, without it. Those that failed before it fail again.
+            Some(at) => {
+                wanted.retain(|wanted| *wanted != at);
+                spoilers.extend(findings.pop());
+                findings.clear();
+            }
+            None => break writer,
+        }
+    };
     let packed = writer.samples();
-    findings.extend(singleton(planned, packed, options.allow_singletons));
+    findings.append(&mut spoilers);
+    findings.extend(singleton(planned, packed, allow_singletons));
     let twins = if packed == 0 { Vec::new() } else { writer.finish()? };
     Ok(DoneShard {
         number,
@@ -258,6 +271,19 @@ fn write_shard(
         twins,
         findings,
     })
+}
+
+/// Adds a sample to a shard.
+fn append(writer: &mut TwinWriter, entry: &Entry) -> Result<()> {
+    let names: Vec<Vec<u8>> =
+        entry.pieces.iter().map(|piece| member_name(&entry.key, piece)).collect();
+    let members: Vec<NewMember<'_>> = entry
+        .pieces
+        .iter()
+        .zip(&names)
+        .map(|(piece, name)| NewMember { twin: piece.modality, name, content: &piece.content })
+        .collect();
+    writer.append(&entry.key, &members)
 }
 
 fn singleton(shard: &PlannedShard, samples: u32, allowed: bool) -> Option<Finding> {

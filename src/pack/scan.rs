@@ -13,6 +13,7 @@ use super::list;
 use super::old_shards;
 use super::options::{Input, PackOptions};
 use super::report::{Finding, Reason};
+use super::spool::Spool;
 use crate::error::{Error, Result};
 use crate::sample::Key;
 
@@ -51,6 +52,8 @@ pub(crate) struct Samples {
     pub(crate) findings: Vec<Finding>,
     pub(crate) other_folders: Vec<String>,
     pub(crate) not_wanted: u64,
+    /// Compressed shards, unpacked: kept as long as samples are read from them.
+    pub(crate) spools: Vec<Spool>,
 }
 
 /// Lists all inputs and joins them.
@@ -194,8 +197,7 @@ fn refuse(entry: &Entry, modalities: &[String], max_file_size: u64) -> Option<(R
                 }
             }
             // The shards that are packed anew may hold several for one key.
-            several
-                if several.iter().all(|piece| matches!(piece.content, Content::Slice { .. })) => {}
+            several if several.iter().all(|piece| piece.content.is_member()) => {}
             several => {
                 let names: Vec<_> =
                     several.iter().map(|p| String::from_utf8_lossy(&p.extension)).collect();

@@ -1,7 +1,7 @@
 //! [`ShardWriter`]: for programs that make samples themselves.
 
 use std::collections::HashSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -11,10 +11,12 @@ use tokio::task::JoinHandle;
 use super::content::Content;
 use super::group::{Load, ShardLimit};
 use super::layout;
+use super::root::{Found, Root};
 use super::twins::{NewMember, TwinFacts, TwinWriter};
 use crate::error::{Error, Result};
 use crate::sample::Key;
-use crate::shard::wdinfo::Wdinfo;
+use crate::shard::wdinfo::{FILE_NAME, Wdinfo};
+use crate::store::Stores;
 
 /// Bytes of samples that may wait to be written, beyond one sample of any size.
 const WAITING: usize = 32 << 20;
@@ -22,7 +24,7 @@ const WAITING: usize = 32 << 20;
 const QUEUE: usize = 256;
 
 /// How [`ShardWriter`] cuts and names its shards.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct ShardParams {
     /// How much goes into a shard; bytes count members of all modalities.
@@ -31,19 +33,28 @@ pub struct ShardParams {
     pub part_size: u64,
     /// What to write as `root` into `wdinfo.json`, in place of the folder's absolute path.
     pub root: Option<String>,
+    /// What reaches URLs. If `None`: with settings from the environment alone.
+    pub stores: Option<Stores>,
 }
 
 impl Default for ShardParams {
     fn default() -> Self {
-        Self { limit: ShardLimit::default(), part_size: 1000, root: None }
+        Self { limit: ShardLimit::default(), part_size: 1000, root: None, stores: None }
     }
 }
 
 impl ShardParams {
     /// Sets how much goes into a shard.
     #[must_use]
-    pub const fn limit(mut self, limit: ShardLimit) -> Self {
+    pub fn limit(mut self, limit: ShardLimit) -> Self {
         self.limit = limit;
+        self
+    }
+
+    /// Sets what reaches URLs.
+    #[must_use]
+    pub fn stores(mut self, stores: Stores) -> Self {
+        self.stores = Some(stores);
         self
     }
 }
@@ -103,19 +114,25 @@ enum Job {
 }
 
 impl ShardWriter {
-    /// Begins a data set in `folder`, which must not hold one yet. Needs a tokio runtime.
+    /// Begins a data set in `folder`, or below a URL in a store, which must not hold one yet. Needs a tokio runtime. Shards go to a store in
+    /// parts of 8 MiB as they are made, and appear there when they are whole.
     ///
     /// # Errors
-    /// If there is a `wdinfo.json` or one of the modalities already, or if a modality or the limit can't be used.
+    /// If there is a `wdinfo.json` or one of the modalities already (in a store that is found out by the first
+    /// [`write`](Self::write)), or if a modality or the limit can't be used.
     pub fn create<M: Into<String>>(
         folder: impl Into<PathBuf>,
         modalities: impl IntoIterator<Item = M>,
         params: ShardParams,
     ) -> Result<Self> {
-        let folder = folder.into();
+        let folder: PathBuf = folder.into();
         let mut modalities: Vec<String> = modalities.into_iter().map(Into::into).collect();
         modalities.sort();
-        check(&folder, &modalities, params.limit)?;
+        check(&modalities, params.limit)?;
+        let folder = Root::open(&folder, params.stores.as_ref())?;
+        if folder.disk().is_some() {
+            refuse(&folder, &modalities)?;
+        }
         let modalities: Arc<[String]> = modalities.into();
         let (queue, jobs) = mpsc::channel(QUEUE);
         let run = Run {
@@ -238,7 +255,7 @@ impl ShardWriter {
     }
 }
 
-fn check(folder: &Path, modalities: &[String], limit: ShardLimit) -> Result<()> {
+fn check(modalities: &[String], limit: ShardLimit) -> Result<()> {
     if modalities.is_empty() {
         return Err(Error::config("a data set needs a modality"));
     }
@@ -251,11 +268,28 @@ fn check(folder: &Path, modalities: &[String], limit: ShardLimit) -> Result<()> 
     if limit.samples == Some(0) || limit.bytes == Some(0) {
         return Err(Error::config("a shard of nothing: the limit of a shard must not be 0"));
     }
-    let mut names = modalities.iter().map(String::as_str).chain(["wdinfo.json"]);
-    match names.find(|name| folder.join(name).exists()) {
+    Ok(())
+}
+
+/// Fails if there is a data set already.
+fn refuse(folder: &Root, modalities: &[String]) -> Result<()> {
+    let mut names = modalities.iter().map(String::as_str).chain([FILE_NAME]);
+    let found = match folder.disk() {
+        Some(folder) => names.find(|name| folder.join(name).exists()).map(str::to_owned),
+        None => {
+            let there = folder.list()?;
+            let is = |name: &str, file: &Found| {
+                file.name
+                    .strip_prefix(name)
+                    .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+            };
+            names.find(|name| there.iter().any(|file| is(name, file))).map(str::to_owned)
+        }
+    };
+    match found {
         Some(name) => Err(Error::config(format!(
             "{} holds {name} already; write into a new folder",
-            folder.display()
+            folder.shown("")
         ))),
         None => Ok(()),
     }
@@ -263,7 +297,7 @@ fn check(folder: &Path, modalities: &[String], limit: ShardLimit) -> Result<()> 
 
 /// The blocking half.
 struct Run {
-    folder: PathBuf,
+    folder: Root,
     modalities: Arc<[String]>,
     params: ShardParams,
     load: Load,
@@ -274,6 +308,9 @@ struct Run {
 
 impl Run {
     fn run(mut self, mut jobs: mpsc::Receiver<Job>) -> Result<Wdinfo> {
+        if self.folder.disk().is_none() {
+            refuse(&self.folder, &self.modalities)?;
+        }
         while let Some(job) = jobs.blocking_recv() {
             match job {
                 Job::Sample { key, members, _budget } => self.sample(key, &members)?,

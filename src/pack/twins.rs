@@ -1,17 +1,17 @@
 //! Writes the twins of one shard, whole or not at all.
 
-use std::fs::{self, File};
-use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::path::{Path, PathBuf};
+use std::io::{self, Read};
 
 use sha2::{Digest, Sha256};
 
 use super::content::Content;
+use super::root::Root;
+use super::sink::Sink;
 use super::ustar;
 use crate::error::{Error, Result, Scope};
 use crate::sample::Key;
 
-/// Bytes of each twin that wait to be written.
+/// Bytes of each twin that wait to be written, beyond those that are written at once.
 const BUFFER: usize = 1 << 20;
 
 /// One member to write: which twin, what name, what contents.
@@ -29,22 +29,21 @@ pub(crate) struct TwinFacts {
     pub(crate) sha256: String,
 }
 
-/// The twins of one shard while they are written, under temporary names beside the final ones.
+/// The twins of one shard while they are written, and have no names yet.
 #[derive(Debug)]
 pub(crate) struct TwinWriter {
     shard: String,
     twins: Vec<Twin>,
     samples: u32,
+    spoiled: bool,
 }
 
 impl TwinWriter {
     /// Begins a shard: `root/<modality>/<shard>` for each modality.
-    pub(crate) fn create(root: &Path, shard: &str, modalities: &[String]) -> Result<Self> {
-        let twins = modalities.iter().map(|modality| {
-            let path = root.join(modality).join(shard);
-            Twin::create(path.clone(), modality).map_err(|e| fatal(&path, e))
-        });
-        Ok(Self { shard: shard.to_owned(), twins: twins.collect::<Result<_>>()?, samples: 0 })
+    pub(crate) fn create(root: &Root, shard: &str, modalities: &[String]) -> Result<Self> {
+        let twins = modalities.iter().map(|modality| Twin::create(root, modality, shard));
+        let twins = twins.collect::<Result<_>>()?;
+        Ok(Self { shard: shard.to_owned(), twins, samples: 0, spoiled: false })
     }
 
     /// Samples written so far.
@@ -52,7 +51,13 @@ impl TwinWriter {
         self.samples
     }
 
-    /// Adds a sample to all twins. If the error concerns one sample, nothing of that sample was written and the shard is as it was.
+    /// Whether a sample that failed could not be taken back: then the shard has to be begun again without it.
+    pub(crate) fn is_spoiled(&self) -> bool {
+        self.spoiled
+    }
+
+    /// Adds a sample to all twins. If the error concerns one sample, nothing of that sample was written and the shard is as it was,
+    /// unless it [is spoiled](Self::is_spoiled).
     pub(crate) fn append(&mut self, key: &Key, members: &[NewMember<'_>]) -> Result<()> {
         for (at, twin) in self.twins.iter_mut().enumerate() {
             let coming: u64 = members
@@ -60,20 +65,20 @@ impl TwinWriter {
                 .filter(|m| m.twin == at)
                 .map(|m| m.content.size() + m.name.len() as u64 + 4 * 512)
                 .sum();
-            twin.mark(coming).map_err(|e| fatal(&twin.path, e))?;
+            twin.mark(coming)?;
         }
         for member in members {
             let twin = &mut self.twins[member.twin];
             match twin.append(member.name, member.content) {
                 Ok(()) => {}
-                Err(Failure::Write(error)) => return Err(fatal(&twin.path, error)),
+                Err(Failure::Write(error)) => return Err(error),
                 Err(Failure::Read(error)) => {
                     let error = Error::store("").with_source(error).with_scope(Scope::Sample);
                     let error = error
                         .in_member(String::from_utf8_lossy(member.name))
                         .in_modality(twin.modality.as_str());
                     for twin in &mut self.twins {
-                        twin.take_back().map_err(|e| fatal(&twin.path, e))?;
+                        self.spoiled |= !twin.take_back()?;
                     }
                     return Err(error.of_key(key.to_string()).in_shard(self.shard.as_str()));
                 }
@@ -83,87 +88,76 @@ impl TwinWriter {
         Ok(())
     }
 
-    /// Ends the archives, brings them to the disk and gives them their names.
+    /// Ends the archives, brings them to where they stay and gives them their names.
     pub(crate) fn finish(mut self) -> Result<Vec<TwinFacts>> {
-        let mut facts = Vec::with_capacity(self.twins.len());
-        for twin in &mut self.twins {
-            facts.push(twin.end().map_err(|e| fatal(&twin.path, e))?);
-        }
-        for twin in &mut self.twins {
-            twin.rename().map_err(|e| fatal(&twin.path, e))?;
-        }
+        let facts = self.twins.iter_mut().map(Twin::end).collect::<Result<_>>()?;
+        self.twins.iter_mut().try_for_each(|twin| twin.sink.name())?;
         Ok(facts)
     }
 }
 
-/// An output that can't be written ends the run.
-fn fatal(path: &Path, error: io::Error) -> Error {
-    Error::pack("can't write").with_source(error).in_shard(path.to_string_lossy())
-}
-
 enum Failure {
     Read(io::Error),
-    Write(io::Error),
+    Write(Error),
 }
 
 #[derive(Debug)]
 struct Twin {
     modality: String,
-    path: PathBuf,
-    temporary: PathBuf,
-    file: File,
+    sink: Sink,
     buffer: Box<[u8]>,
     filled: usize,
     flushed: u64,
     hash: Sha256,
-    mark: (usize, u64, Sha256),
-    named: bool,
+    mark: Mark,
+}
+
+/// The place before a sample.
+#[derive(Debug, Clone, Default)]
+struct Mark {
+    at: u64,
+    /// Of all bytes that were flushed then.
+    hash: Sha256,
 }
 
 impl Twin {
-    fn create(path: PathBuf, modality: &str) -> io::Result<Self> {
-        let folder = path.parent().unwrap_or(Path::new("."));
-        fs::create_dir_all(folder)?;
-        let temporary = temporary(&path);
-        let file =
-            File::options().read(true).write(true).create(true).truncate(true).open(&temporary)?;
-        let buffer = vec![0; BUFFER].into_boxed_slice();
-        let mark = (0, 0, Sha256::new());
-        let modality = modality.to_owned();
+    fn create(root: &Root, modality: &str, shard: &str) -> Result<Self> {
+        let sink = root.create(&format!("{modality}/{shard}"))?;
+        // Whatever is written at once, and room for more.
+        let buffer = vec![0; sink.unit() + BUFFER].into_boxed_slice();
         Ok(Self {
-            modality,
-            path,
-            temporary,
-            file,
+            modality: modality.to_owned(),
+            sink,
             buffer,
             filled: 0,
             flushed: 0,
             hash: Sha256::new(),
-            mark,
-            named: false,
+            mark: Mark::default(),
         })
     }
 
     /// Remembers the place before a sample. If the sample won't fit into the buffer, the buffer is emptied first, so that what is
     /// taken back is either all in the buffer or all behind the mark.
-    fn mark(&mut self, coming: u64) -> io::Result<()> {
-        if self.filled as u64 + coming > BUFFER as u64 {
+    fn mark(&mut self, coming: u64) -> Result<()> {
+        if self.filled as u64 + coming > self.buffer.len() as u64 {
             self.flush()?;
         }
-        self.mark = (self.filled, self.flushed, self.hash.clone());
+        self.mark = Mark { at: self.flushed + self.filled as u64, hash: self.hash.clone() };
         Ok(())
     }
 
-    fn take_back(&mut self) -> io::Result<()> {
-        let (filled, flushed, hash) = &self.mark;
-        if self.flushed != *flushed {
-            self.file.set_len(*flushed)?;
-            self.file.seek(SeekFrom::Start(*flushed))?;
-            self.flushed = *flushed;
-            self.hash.clone_from(hash);
+    /// False if some of the sample can't be taken back.
+    fn take_back(&mut self) -> Result<bool> {
+        if self.flushed <= self.mark.at {
+            // At most what the buffer holds.
+            self.filled = (self.mark.at - self.flushed) as usize;
+            return Ok(true);
         }
-        self.filled = *filled;
-        Ok(())
+        let done = self.sink.take_back(self.mark.at)?;
+        self.flushed = self.mark.at;
+        self.hash.clone_from(&self.mark.hash);
+        self.filled = 0;
+        Ok(done)
     }
 
     fn append(&mut self, name: &[u8], content: &Content) -> Result<(), Failure> {
@@ -172,8 +166,8 @@ impl Twin {
         self.write(&ustar::head(name, size)).map_err(Failure::Write)?;
         let mut left = size;
         while left > 0 {
-            if self.filled == BUFFER
-                || (left <= BUFFER as u64 && self.filled as u64 + left > BUFFER as u64)
+            if self.filled == self.buffer.len()
+                || (left <= BUFFER as u64 && self.filled as u64 + left > self.buffer.len() as u64)
             {
                 self.flush().map_err(Failure::Write)?;
             }
@@ -191,12 +185,12 @@ impl Twin {
         self.write(&[0; 512][..ustar::padding(size)]).map_err(Failure::Write)
     }
 
-    fn write(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+    fn write(&mut self, mut bytes: &[u8]) -> Result<()> {
         while !bytes.is_empty() {
-            if self.filled == BUFFER {
+            if self.filled == self.buffer.len() {
                 self.flush()?;
             }
-            let (now, later) = bytes.split_at(bytes.len().min(BUFFER - self.filled));
+            let (now, later) = bytes.split_at(bytes.len().min(self.buffer.len() - self.filled));
             self.buffer[self.filled..self.filled + now.len()].copy_from_slice(now);
             self.filled += now.len();
             bytes = later;
@@ -204,57 +198,45 @@ impl Twin {
         Ok(())
     }
 
-    fn flush(&mut self) -> io::Result<()> {
-        let bytes = &self.buffer[..self.filled];
-        self.hash.update(bytes);
-        self.file.write_all(bytes)?;
-        self.flushed += bytes.len() as u64;
-        self.filled = 0;
+    /// Writes what can be written: all, or whole parts of an upload.
+    fn flush(&mut self) -> Result<()> {
+        let units = self.filled / self.sink.unit() * self.sink.unit();
+        self.write_out(units)
+    }
+
+    fn write_out(&mut self, bytes: usize) -> Result<()> {
+        self.hash.update(&self.buffer[..bytes]);
+        self.sink.write(&self.buffer[..bytes])?;
+        self.flushed += bytes as u64;
+        self.buffer.copy_within(bytes..self.filled, 0);
+        self.filled -= bytes;
         Ok(())
     }
 
-    fn end(&mut self) -> io::Result<TwinFacts> {
+    fn end(&mut self) -> Result<TwinFacts> {
         let zeros = ustar::trailer(self.flushed + self.filled as u64);
         self.write(&vec![0; zeros])?;
         self.flush()?;
-        self.file.sync_all()?;
+        self.write_out(self.filled)?;
+        self.sink.end()?;
         let sha256 =
             self.hash.clone().finalize().iter().map(|byte| format!("{byte:02x}")).collect();
         Ok(TwinFacts { bytes: self.flushed, sha256 })
     }
-
-    fn rename(&mut self) -> io::Result<()> {
-        fs::rename(&self.temporary, &self.path)?;
-        self.named = true;
-        File::open(self.path.parent().unwrap_or(Path::new(".")))?.sync_all()
-    }
-}
-
-impl Drop for Twin {
-    fn drop(&mut self) {
-        if !self.named {
-            // Given up: nobody needs what is there, and a later run replaces it if this fails.
-            let _ = fs::remove_file(&self.temporary);
-        }
-    }
-}
-
-/// The name under which a file is written before it is whole: hidden, and no `.tar`, so that nobody takes it for a shard.
-pub(crate) fn temporary(path: &Path) -> PathBuf {
-    let mut name = std::ffi::OsString::from(".");
-    name.push(path.file_name().unwrap_or_default());
-    name.push(".tmp");
-    path.with_file_name(name)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
+    use crate::store::{Store, StoreOptions, Stores};
 
     fn write(samples: &[(&str, Vec<Content>)]) -> (Vec<Result<()>>, Vec<u8>, TwinFacts) {
         let folder = tempfile::tempdir().unwrap();
+        let root = Root::open(folder.path(), None).unwrap();
         let mut writer =
-            TwinWriter::create(folder.path(), "part_000000/000000.tar", &["image".into()]).unwrap();
+            TwinWriter::create(&root, "part_000000/000000.tar", &["image".into()]).unwrap();
         let results = samples.iter().map(|(key, contents)| {
             let names: Vec<String> = (0..contents.len()).map(|i| format!("{key}.{i}")).collect();
             let members: Vec<_> = contents
@@ -305,9 +287,9 @@ mod tests {
     #[test]
     fn what_is_not_finished_is_removed() {
         let folder = tempfile::tempdir().unwrap();
+        let root = Root::open(folder.path(), None).unwrap();
         let mut writer =
-            TwinWriter::create(folder.path(), "0.tar", &["image".into(), "caption".into()])
-                .unwrap();
+            TwinWriter::create(&root, "0.tar", &["image".into(), "caption".into()]).unwrap();
         let content = Content::Bytes("x".into());
         writer
             .append(&Key::from("a"), &[NewMember { twin: 1, name: b"a.json", content: &content }])
@@ -315,6 +297,48 @@ mod tests {
         drop(writer);
         for modality in ["image", "caption"] {
             assert_eq!(fs::read_dir(folder.path().join(modality)).unwrap().count(), 0);
+        }
+    }
+
+    #[test]
+    fn an_upload_has_the_same_bytes_or_is_spoiled() {
+        let stores = Stores::new(StoreOptions::default()).unwrap();
+        let root = Root::open("memory://x".as_ref(), Some(&stores)).unwrap();
+        let bytes = |n: usize| Content::Bytes(vec![7; n].into());
+        let missing = Content::File { path: "/no/such/file".into(), size: 5 };
+        let unit = crate::store::upload::PART;
+        // What fails is in the buffer, or large enough that a part of it has left.
+        for (before, first, spoils) in [
+            (10, 10, false),
+            (unit - 3000, 5000, false),
+            (unit, 3 * BUFFER, false),
+            (10, unit + 2 * BUFFER, true),
+        ] {
+            let mut writer = TwinWriter::create(&root, "0.tar", &["image".into()]).unwrap();
+            let good = [("a", vec![bytes(before)]), ("c", vec![bytes(9)])];
+            let (_, want, facts) = write(&good);
+            let [a, c] = good;
+            for (key, contents) in [a, ("b", vec![bytes(first), missing.clone()]), c] {
+                let names: Vec<String> =
+                    (0..contents.len()).map(|i| format!("{key}.{i}")).collect();
+                let members = contents.iter().zip(&names);
+                let members: Vec<_> = members
+                    .map(|(content, name)| NewMember { twin: 0, name: name.as_bytes(), content })
+                    .collect();
+                let done = writer.append(&Key::from(key), &members);
+                assert_eq!(done.is_err(), key == "b", "{done:?}");
+            }
+            assert_eq!(writer.is_spoiled(), spoils, "{before} {first}");
+            let there = || root.wait(stores.head("memory://x/image/0.tar")).is_ok();
+            if spoils {
+                drop(writer);
+                assert!(!there());
+            } else {
+                assert!(!there(), "seen before it is whole");
+                assert_eq!(writer.finish().unwrap(), [facts]);
+                assert!(stores.memory().get("x/image/0.tar").unwrap() == want, "{before} {first}");
+                root.remove("image/0.tar").unwrap();
+            }
         }
     }
 }

@@ -1,18 +1,16 @@
-//! Walks a tar on the local disk from its first byte to its last, on the thread of the caller.
+//! Walks a tar from its first byte to its last, on the thread of the caller.
 
-use std::fs::File;
-use std::io::{self, Read};
-use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use bytes::Bytes;
+use futures::StreamExt;
 use sha2::{Digest, Sha256};
 
+use super::root::Root;
 use super::twins::TwinFacts;
 use crate::error::{Error, Result};
+use crate::store::ByteRange;
+use crate::store::decompress::decompress;
 use crate::tar::{Member, Parser, Step};
-
-/// Size of one read.
-const CHUNK: usize = 1 << 20;
 
 /// What a whole tar is like.
 #[derive(Debug)]
@@ -25,43 +23,50 @@ pub(crate) struct Walked {
     pub(crate) warnings: Vec<String>,
 }
 
-/// Hands every member to `each`; goes on to the end of the file. With `hash` the whole file is summed up.
+/// Size and checksum of what went by.
+#[derive(Debug, Default)]
+struct Sum {
+    bytes: u64,
+    sha256: Option<Sha256>,
+}
+
+/// Hands every member to `each`, decompressed if the tar is compressed; goes on to the end of the file. With `hash` the whole file is summed
+/// up, as it lies there.
 pub(crate) fn walk(
-    path: &Path,
+    root: &Root,
+    name: &str,
     hash: bool,
     mut each: impl FnMut(Member) -> Result<()>,
 ) -> Result<Walked> {
-    let name = || path.to_string_lossy();
-    let failed = |e: io::Error| Error::store("").with_source(e).in_shard(path.to_string_lossy());
-    let mut file = File::open(path).map_err(failed)?;
-    let mut parser = Parser::new();
-    let mut sum = hash.then(Sha256::new);
-    let mut walked = Walked {
-        facts: TwinFacts { bytes: 0, sha256: String::new() },
-        clean: false,
-        warnings: Vec::new(),
-    };
-    loop {
-        match parser.next().map_err(|e| e.in_shard(name()))? {
-            Step::Member(member) => each(member).map_err(|e| e.in_shard(name()))?,
-            Step::Warning(warning) => walked.warnings.push(Error::from(warning).to_string()),
-            Step::NeedMore => {
-                let mut chunk = Vec::with_capacity(CHUNK);
-                (&mut file).take(CHUNK as u64).read_to_end(&mut chunk).map_err(failed)?;
-                walked.facts.bytes += chunk.len() as u64;
-                if let Some(sum) = &mut sum {
-                    sum.update(&chunk);
-                }
-                if chunk.is_empty() { parser.finish() } else { parser.push(Bytes::from(chunk)) }
-            }
-            Step::End { clean } => {
-                walked.clean = clean;
-                break;
+    let shown = || root.shown(name);
+    let sum = Arc::new(Mutex::new(Sum { bytes: 0, sha256: hash.then(Sha256::new) }));
+    let passing = Arc::clone(&sum);
+    // The caller's thread polls it, and so does the sums and the decompression; the store reads ahead.
+    let raw = root.stream(name, ByteRange::ALL).inspect(move |chunk| {
+        if let Ok(chunk) = chunk {
+            let mut sum = passing.lock().unwrap_or_else(PoisonError::into_inner);
+            sum.bytes += chunk.len() as u64;
+            if let Some(sha256) = &mut sum.sha256 {
+                sha256.update(chunk);
             }
         }
-    }
-    if let Some(sum) = sum {
-        walked.facts.sha256 = sum.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
-    }
-    Ok(walked)
+    });
+    let mut chunks = decompress(raw.boxed());
+    let (mut parser, mut warnings) = (Parser::new(), Vec::new());
+    let clean = loop {
+        match parser.next().map_err(|e| e.in_shard(shown()))? {
+            Step::Member(member) => each(member).map_err(|e| e.in_shard(shown()))?,
+            Step::Warning(warning) => warnings.push(Error::from(warning).to_string()),
+            Step::NeedMore => match root.wait(chunks.next()) {
+                Some(chunk) => parser.push(chunk.map_err(|e| e.in_shard(shown()))?),
+                None => parser.finish(),
+            },
+            Step::End { clean } => break clean,
+        }
+    };
+    drop(chunks);
+    let mut sum = sum.lock().unwrap_or_else(PoisonError::into_inner);
+    let digest = sum.sha256.take().map(Digest::finalize);
+    let sha256 = digest.iter().flatten().map(|byte| format!("{byte:02x}")).collect();
+    Ok(Walked { facts: TwinFacts { bytes: sum.bytes, sha256 }, clean, warnings })
 }

@@ -169,7 +169,7 @@ fn split_list(text: &str) -> Vec<&str> {
 }
 
 /// Whether a name looks like a tar, compressed or not.
-fn is_tar(path: &str) -> bool {
+pub(crate) fn is_tar(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or(path).to_ascii_lowercase();
     [".tar", ".tgz", ".tbz2", ".txz", ".tzst"].iter().any(|ending| name.ends_with(ending))
         || [".gz", ".zst", ".bz2", ".xz"]

@@ -1,6 +1,6 @@
 //! What exists: manifests, data sets, shards, and who reads which.
 
-mod arguments;
+pub(crate) mod arguments;
 mod braces;
 mod catalog;
 mod data_set;

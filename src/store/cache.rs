@@ -17,7 +17,7 @@ use super::cache_disk::{Claim, Disk};
 use super::cache_file::read_block;
 use super::cache_fill::Filler;
 use super::local::blocking;
-use super::{ByteRange, ByteStream, Meta, Store};
+use super::{ByteRange, ByteStream, Meta, Store, Upload};
 use crate::error::{Error, Result};
 use crate::redact::redact;
 
@@ -108,6 +108,14 @@ impl<S: Store> Store for Cache<S> {
 
     fn put<'a>(&'a self, path: &'a str, bytes: Bytes) -> BoxFuture<'a, Result<()>> {
         self.inner.put(path, bytes)
+    }
+
+    fn upload<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Result<Box<dyn Upload>>> {
+        self.inner.upload(path)
+    }
+
+    fn delete<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Result<()>> {
+        self.inner.delete(path)
     }
 }
 

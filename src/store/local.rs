@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
@@ -12,7 +13,7 @@ use futures::{FutureExt, StreamExt};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
-use super::{ByteRange, ByteStream, Meta, Store};
+use super::{ByteRange, ByteStream, Meta, Store, Upload};
 use crate::error::{Error, Result};
 
 /// Size of one read.
@@ -120,6 +121,94 @@ impl Store for Local {
         blocking(move || write_atomically(Path::new(&path), &bytes).map_err(|e| failed(&path, e)))
             .boxed()
     }
+
+    fn upload<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Result<Box<dyn Upload>>> {
+        let path = path.to_owned();
+        blocking(move || {
+            let upload = Growing::begin(Path::new(&path)).map_err(|e| failed(&path, e))?;
+            Ok(Box::new(upload) as Box<dyn Upload>)
+        })
+        .boxed()
+    }
+
+    fn delete<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Result<()>> {
+        let path = path.to_owned();
+        blocking(move || match std::fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed(&path, error)),
+            _ => Ok(()),
+        })
+        .boxed()
+    }
+}
+
+/// A file that has not got its name yet.
+#[derive(Debug)]
+struct Growing {
+    path: PathBuf,
+    temporary: PathBuf,
+    file: Arc<File>,
+    /// Or given up.
+    named: bool,
+}
+
+impl Growing {
+    fn begin(path: &Path) -> io::Result<Self> {
+        let temporary = temporary_beside(path)?;
+        let file = Arc::new(File::create(&temporary)?);
+        Ok(Self { path: path.to_owned(), temporary, file, named: false })
+    }
+
+    /// Nobody needs what is there, unless it has its name.
+    fn give_up(&mut self) {
+        if !std::mem::replace(&mut self.named, true) {
+            let _ = std::fs::remove_file(&self.temporary);
+        }
+    }
+
+    fn with_file(
+        &self,
+        work: impl FnOnce(&File) -> io::Result<()> + Send + 'static,
+    ) -> BoxFuture<'_, Result<()>> {
+        let file = Arc::clone(&self.file);
+        let path = self.path.to_string_lossy().into_owned();
+        blocking(move || work(&file).map_err(|e| failed(&path, e))).boxed()
+    }
+}
+
+impl Upload for Growing {
+    fn write(&mut self, part: Bytes) -> BoxFuture<'_, Result<()>> {
+        self.with_file(move |mut file| file.write_all(&part))
+    }
+
+    fn flush(&mut self) -> BoxFuture<'_, Result<()>> {
+        self.with_file(File::sync_all)
+    }
+
+    fn complete(&mut self) -> BoxFuture<'_, Result<()>> {
+        async move {
+            let (temporary, path) = (self.temporary.clone(), self.path.clone());
+            self.with_file(move |file| {
+                file.sync_all()?;
+                std::fs::rename(&temporary, &path)?;
+                File::open(folder_of(&path))?.sync_all()
+            })
+            .await?;
+            self.named = true;
+            Ok(())
+        }
+        .boxed()
+    }
+
+    fn abort(&mut self) -> BoxFuture<'_, ()> {
+        self.give_up();
+        std::future::ready(()).boxed()
+    }
+}
+
+impl Drop for Growing {
+    fn drop(&mut self) {
+        self.give_up();
+    }
 }
 
 /// Collects the files below a folder. A link that leads nowhere is listed: whoever reads it gets an error with its name. A
@@ -157,21 +246,27 @@ fn walk(folder: &Path, seen: &mut HashSet<PathBuf>, found: &mut Vec<Meta>) -> io
 /// # Errors
 /// Of the file system; the temporary file is removed.
 pub fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    static COUNT: AtomicU64 = AtomicU64::new(0);
-    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    std::fs::create_dir_all(folder)?;
-    // Two writers of one path, in one process or two, have two temporary names.
-    let temporary = folder.join(format!(
-        ".{}-{}.tmp",
-        std::process::id(),
-        COUNT.fetch_add(1, Ordering::Relaxed)
-    ));
+    let temporary = temporary_beside(path)?;
     let written = File::create(&temporary)
         .and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()))
         .and_then(|()| std::fs::rename(&temporary, path))
-        .and_then(|()| File::open(folder)?.sync_all());
+        .and_then(|()| File::open(folder_of(path))?.sync_all());
     if written.is_err() {
         let _ = std::fs::remove_file(&temporary);
     }
     written
+}
+
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// A name that nobody else has, in the same folder, which is made if it is missing.
+fn temporary_beside(path: &Path) -> io::Result<PathBuf> {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let folder = folder_of(path);
+    std::fs::create_dir_all(folder)?;
+    // Two writers of one path, in one process or two, have two temporary names.
+    let name = format!(".{}-{}.tmp", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+    Ok(folder.join(name))
 }

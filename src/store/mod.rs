@@ -26,6 +26,7 @@ pub mod remote;
 mod retry;
 mod router;
 pub mod transport;
+pub mod upload;
 mod width;
 
 use std::fmt;
@@ -34,8 +35,8 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use bytes::Bytes;
-use futures::Stream;
 use futures::future::BoxFuture;
+use futures::{FutureExt, Stream};
 
 pub use budget::{Budget, Limit, Reservation};
 pub use cache::{Cache, CacheOptions};
@@ -50,6 +51,7 @@ pub use quantity::{parse_duration, parse_size};
 pub use remote::{Remote, RemoteOptions};
 pub use retry::RetryOptions;
 pub use router::{StoreOptions, Stores};
+pub use upload::Upload;
 
 use crate::error::Result;
 pub use crate::redact::redact;
@@ -100,6 +102,21 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
 
     /// Writes a whole object so that nobody ever sees a part of it.
     fn put<'a>(&'a self, path: &'a str, bytes: Bytes) -> BoxFuture<'a, Result<()>>;
+
+    /// Begins an object that is written part by part: for what is too large to be held.
+    fn upload<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Result<Box<dyn Upload>>> {
+        std::future::ready(Err(unsupported(path))).boxed()
+    }
+
+    /// Removes an object. One that is not there is no error.
+    fn delete<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Result<()>> {
+        std::future::ready(Err(unsupported(path))).boxed()
+    }
+}
+
+/// The error of a store that can't do everything.
+fn unsupported(path: &str) -> crate::Error {
+    crate::Error::config("this store can't write in parts, nor remove").in_shard(redact(path))
 }
 
 /// Reads a whole object into memory. For small things: manifests, indexes.
@@ -136,5 +153,13 @@ impl<S: Store + ?Sized> Store for Arc<S> {
 
     fn put<'a>(&'a self, path: &'a str, bytes: Bytes) -> BoxFuture<'a, Result<()>> {
         (**self).put(path, bytes)
+    }
+
+    fn upload<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Result<Box<dyn Upload>>> {
+        (**self).upload(path)
+    }
+
+    fn delete<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Result<()>> {
+        (**self).delete(path)
     }
 }

@@ -1,5 +1,6 @@
 //! Buckets: S3, Google Cloud Storage and Azure, through the signing clients of `object_store`.
 
+use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -10,8 +11,11 @@ use futures::{FutureExt, StreamExt, TryStreamExt};
 use object_store::client::{
     HttpClient, HttpConnector, HttpError, HttpRequest, HttpResponse, HttpService, ReqwestConnector,
 };
+use object_store::multipart::{MultipartStore, PartId};
 use object_store::path::Path;
-use object_store::{ClientOptions, GetOptions, GetRange, ObjectMeta, ObjectStore, PutOptions};
+use object_store::{
+    ClientOptions, GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt, PutOptions,
+};
 
 use super::http::content_range;
 use super::retry::{retry_after, unix_now};
@@ -19,18 +23,27 @@ use super::transport::{Attempt, Failure, FailureKind, Reply, Transport, chain};
 use super::{ByteRange, Meta};
 
 /// A bucket. A path is `s3://bucket/key` (or another provider's), the key as it stands, without any encoding.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Bucket {
     /// Scheme and bucket: what every path begins with.
     name: Arc<str>,
     store: Arc<dyn ObjectStore>,
+    /// The same store, as one that takes objects in parts.
+    parts: Arc<dyn MultipartStore>,
+}
+
+impl fmt::Debug for Bucket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Bucket").field(&self.name).finish()
+    }
 }
 
 impl Bucket {
     /// `name` is scheme and bucket, `s3://bucket`. The store must not retry by itself, and not limit the time of a whole request:
     /// both are done here.
-    pub fn new(name: &str, store: Arc<dyn ObjectStore>) -> Self {
-        Self { name: name.into(), store }
+    pub fn new<S: ObjectStore + MultipartStore>(name: &str, store: S) -> Self {
+        let store = Arc::new(store);
+        Self { name: name.into(), parts: Arc::<S>::clone(&store), store }
     }
 
     fn key(&self, path: &str) -> Attempt<Path> {
@@ -127,13 +140,7 @@ impl Transport for Bucket {
         match folder {
             Ok(folder) => {
                 let found = self.store.list(folder.as_ref());
-                found
-                    .map(|found| {
-                        found
-                            .map(|found| self.meta(found))
-                            .map_err(|error| Note::default().failure(&error))
-                    })
-                    .boxed()
+                found.map(|found| found.map(|found| self.meta(found)).map_err(unnoted)).boxed()
             }
             Err(failure) => futures::stream::iter([Err(failure)]).boxed(),
         }
@@ -142,6 +149,74 @@ impl Transport for Bucket {
     fn put<'a>(&'a self, path: &'a str, bytes: Bytes) -> BoxFuture<'a, Attempt<()>> {
         self.put(path, bytes).boxed()
     }
+
+    fn begin<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Attempt<String>> {
+        async move { self.parts.create_multipart(&self.key(path)?).await.map_err(unnoted) }.boxed()
+    }
+
+    fn part<'a>(
+        &'a self,
+        path: &'a str,
+        upload: &'a str,
+        index: usize,
+        bytes: Bytes,
+    ) -> BoxFuture<'a, Attempt<String>> {
+        async move {
+            let (key, upload) = (self.key(path)?, upload.to_owned());
+            let sent = self.parts.put_part(&key, &upload, index, bytes.into()).await;
+            sent.map(|part| part.content_id).map_err(unnoted)
+        }
+        .boxed()
+    }
+
+    fn complete<'a>(
+        &'a self,
+        path: &'a str,
+        upload: &'a str,
+        parts: Vec<String>,
+    ) -> BoxFuture<'a, Attempt<()>> {
+        async move {
+            let (key, upload) = (self.key(path)?, upload.to_owned());
+            let parts = parts.into_iter().map(|content_id| PartId { content_id }).collect();
+            self.parts.complete_multipart(&key, &upload, parts).await.map(drop).map_err(unnoted)
+        }
+        .boxed()
+    }
+
+    fn abort<'a>(&'a self, path: &'a str, upload: &'a str) -> BoxFuture<'a, Attempt<()>> {
+        async move {
+            let upload = upload.to_owned();
+            self.parts.abort_multipart(&self.key(path)?, &upload).await.map_err(unnoted)
+        }
+        .boxed()
+    }
+
+    fn delete<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Attempt<()>> {
+        async move {
+            match self.store.delete(&self.key(path)?).await {
+                Err(object_store::Error::NotFound { .. }) => Ok(()),
+                done => done.map_err(unnoted),
+            }
+        }
+        .boxed()
+    }
+}
+
+/// What an error means of which nothing was noted.
+fn unnoted(error: object_store::Error) -> Failure {
+    Note::default().failure(&error)
+}
+
+/// The size of an object that is said to end before a range begins.
+fn past_end_in(text: &str) -> Option<u64> {
+    let (_, rest) = text.split_once("but object was only ")?;
+    rest.split_once(" bytes long")?.0.parse().ok()
+}
+
+/// The status that an error speaks of, in words.
+fn status_in(text: &str) -> Option<u16> {
+    let (_, rest) = text.split_once("status code: ")?;
+    rest.get(..3)?.parse().ok()
 }
 
 /// What the head of an answer said. The errors of `object_store` don't hand it on.
@@ -171,6 +246,11 @@ impl Note {
             Some(Noted { status, retry_after, .. }) if !(200..300).contains(&status) => {
                 Failure::status(status, retry_after, &text)
             }
+            // Azure and others send the whole object, or nothing, when a range begins at its end; the client finds out.
+            Some(_) if past_end_in(&text).is_some() => Failure::new(
+                FailureKind::PastEnd { size: past_end_in(&text) },
+                "the object ends before the bytes that were asked for",
+            ),
             Some(_) => Failure::mismatch(text),
             None if CREDENTIALS.iter().any(|place| text.contains(place)) => Failure::new(
                 FailureKind::Credentials,
@@ -179,7 +259,10 @@ impl Note {
                      public data; the metadata service of this machine has none: {text}"
                 ),
             ),
-            None => Failure::new(kind(error), text),
+            None => match (kind(error), status_in(&text)) {
+                (FailureKind::Broken, Some(code)) => Failure::status(code, None, &text),
+                (kind, _) => Failure::new(kind, text),
+            },
         }
     }
 }

@@ -1,8 +1,6 @@
 //! Sets up the clients of buckets: credentials and settings from the environment, from an AWS profile, and as given.
 
-use std::sync::Arc;
-
-use object_store::{ClientConfigKey, ObjectStore, RetryConfig};
+use object_store::{ClientConfigKey, RetryConfig};
 
 use super::location::Provider;
 use super::object::{Bucket, Noting};
@@ -18,9 +16,9 @@ pub(super) fn connect(
     let bucket = name.split_once("://").map_or(name, |(_, bucket)| bucket);
     let store = match provider {
         #[cfg(feature = "s3")]
-        Provider::S3 => s3(bucket, settings),
+        Provider::S3 => s3(name, bucket, settings),
         #[cfg(feature = "gcs")]
-        Provider::Gcs => gcs(bucket, settings),
+        Provider::Gcs => gcs(name, bucket, settings),
         #[cfg(feature = "azure")]
         Provider::Azure => azure(name, bucket, settings),
         #[cfg(not(all(feature = "s3", feature = "gcs", feature = "azure")))]
@@ -31,7 +29,7 @@ pub(super) fn connect(
             );
         }
     };
-    store.map(|store| Bucket::new(name, store)).map_err(|error| error.in_shard(name))
+    store.map_err(|error| error.in_shard(name))
 }
 
 /// All retries and time limits are ours: one attempt, and no limit on a whole body.
@@ -41,9 +39,10 @@ fn one_attempt() -> RetryConfig {
 
 const TIME_LIMIT: (ClientConfigKey, &str) = (ClientConfigKey::Timeout, "100 days");
 
-/// Applies settings of other keys than this provider's only if they are not those of a sister: one list may serve all three.
+/// Applies the settings. Other keys than this provider's are refused, unless they are a sister's: one list may serve all three. An
+/// endpoint that is named with `http://` is meant so.
 macro_rules! apply {
-    ($builder:ident, $settings:expr, $key:ty, $client:path, $foreign:expr) => {{
+    ($builder:ident, $settings:expr, $key:ty, $client:path, $endpoint:expr, $foreign:expr) => {{
         for (name, value) in $settings {
             match name.to_ascii_lowercase().parse::<$key>() {
                 Ok(key) => $builder = $builder.with_config(key, value),
@@ -53,6 +52,9 @@ macro_rules! apply {
                         .any(|prefix| name.to_ascii_lowercase().starts_with(prefix)) => {}
                 Err(_) => return Err(Error::config(format!("unknown setting {name}"))),
             }
+        }
+        if $builder.get_config_value(&$endpoint).is_some_and(|url| url.starts_with("http://")) {
+            $builder = $builder.with_config($client(ClientConfigKey::AllowHttp), "true");
         }
         let (key, limit) = TIME_LIMIT;
         $builder
@@ -67,7 +69,7 @@ fn refused(error: object_store::Error) -> Error {
 }
 
 #[cfg(feature = "s3")]
-fn s3(bucket: &str, settings: &[(String, String)]) -> Result<Arc<dyn ObjectStore>> {
+fn s3(name: &str, bucket: &str, settings: &[(String, String)]) -> Result<Bucket> {
     use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey as Key};
 
     let mut builder = AmazonS3Builder::from_env();
@@ -76,38 +78,32 @@ fn s3(bucket: &str, settings: &[(String, String)]) -> Result<Arc<dyn ObjectStore
             builder = builder.with_config(key, value);
         }
     }
-    let mut builder = apply!(builder, settings, Key, Key::Client, ["google_", "azure_"]);
-    if builder
-        .get_config_value(&Key::Endpoint)
-        .is_some_and(|endpoint| endpoint.starts_with("http://"))
-    {
-        builder = builder.with_config(Key::Client(ClientConfigKey::AllowHttp), "true");
-    }
-    Ok(Arc::new(builder.with_bucket_name(bucket).build().map_err(refused)?))
+    let builder = apply!(builder, settings, Key, Key::Client, Key::Endpoint, ["google_", "azure_"]);
+    Ok(Bucket::new(name, builder.with_bucket_name(bucket).build().map_err(refused)?))
 }
 
 #[cfg(feature = "gcs")]
-fn gcs(bucket: &str, settings: &[(String, String)]) -> Result<Arc<dyn ObjectStore>> {
+fn gcs(name: &str, bucket: &str, settings: &[(String, String)]) -> Result<Bucket> {
     use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey as Key};
 
     let mut builder = GoogleCloudStorageBuilder::from_env();
-    let builder = apply!(builder, settings, Key, Key::Client, ["aws_", "azure_"]);
-    Ok(Arc::new(builder.with_bucket_name(bucket).build().map_err(refused)?))
+    let builder = apply!(builder, settings, Key, Key::Client, Key::BaseUrl, ["aws_", "azure_"]);
+    Ok(Bucket::new(name, builder.with_bucket_name(bucket).build().map_err(refused)?))
 }
 
 #[cfg(feature = "azure")]
-fn azure(name: &str, bucket: &str, settings: &[(String, String)]) -> Result<Arc<dyn ObjectStore>> {
+fn azure(name: &str, bucket: &str, settings: &[(String, String)]) -> Result<Bucket> {
     use object_store::azure::{AzureConfigKey as Key, MicrosoftAzureBuilder};
 
     let mut builder = MicrosoftAzureBuilder::from_env();
-    let builder = apply!(builder, settings, Key, Key::Client, ["aws_", "google_"]);
+    let builder = apply!(builder, settings, Key, Key::Client, Key::Endpoint, ["aws_", "google_"]);
     // `abfs://container@account.dfs.core.windows.net` names the account too.
     let builder = if bucket.contains('@') {
         builder.with_url(name)
     } else {
         builder.with_container_name(bucket)
     };
-    Ok(Arc::new(builder.build().map_err(refused)?))
+    Ok(Bucket::new(name, builder.build().map_err(refused)?))
 }
 
 #[cfg(test)]

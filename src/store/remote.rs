@@ -20,6 +20,7 @@ use super::part::{Found, Part, Until, Watch, give_up};
 use super::pipe::{Outlet, Piece, pipe};
 use super::retry::{Decision, RetryOptions, Spell, decide};
 use super::transport::{Attempt, Failure, FailureKind, Transport};
+use super::upload::{Multipart, Upload};
 use super::width::{Round, Width};
 use super::{ByteRange, ByteStream, Meta, Store};
 use crate::error::{Error, Result};
@@ -75,7 +76,7 @@ const FIRST_WIDTH: usize = 8;
 /// Parts that wait for the reader, for each range that may be read at once: the budget in bytes is the narrower limit as a rule.
 const PARTS_AHEAD: usize = 4;
 
-/// Bytes a second at which whole objects are written, at least.
+/// Bytes a second at which objects are written, at least.
 const SLOW_LINK: u64 = 128 << 10;
 
 /// Makes a [`Store`] of a [`Transport`].
@@ -171,6 +172,34 @@ impl<T: Transport> Remote<T> {
     }
 }
 
+impl<T: Transport> Remote<T> {
+    pub(super) fn transport(&self) -> &T {
+        &self.shared.transport
+    }
+
+    /// Tries until it works something of which no progress can be seen, such as sending so many bytes: an attempt may take the time of a
+    /// stall, and that of a slow link.
+    pub(super) async fn patiently<'a, A: 'a>(
+        &'a self,
+        path: &'a str,
+        bytes: u64,
+        once: impl Fn() -> BoxFuture<'a, Attempt<A>>,
+    ) -> Result<A> {
+        let shared = &self.shared;
+        let limit = shared.options.retry.stall_timeout + Duration::from_secs(bytes / SLOW_LINK);
+        let late = move |_| {
+            let message = format!("no answer within {} s", limit.as_secs());
+            Failure::new(FailureKind::Stalled, message)
+        };
+        let once = |_: Watch<T>| {
+            tokio::time::timeout(limit, once())
+                .map(move |done| done.map_err(late).and_then(|done| done))
+                .boxed()
+        };
+        self.ask(path, once).await
+    }
+}
+
 impl<T: Transport> Store for Remote<T> {
     fn read(&self, path: &str, range: ByteRange) -> ByteStream {
         let (shared, path) = (Arc::clone(&self.shared), Arc::from(path));
@@ -225,21 +254,23 @@ impl<T: Transport> Store for Remote<T> {
     }
 
     fn put<'a>(&'a self, path: &'a str, bytes: Bytes) -> BoxFuture<'a, Result<()>> {
-        let once = move |_: Watch<T>| {
-            // There is no progress to be seen: the time is that of a stall, and of a slow link.
-            let limit = self.shared.options.retry.stall_timeout
-                + Duration::from_secs(bytes.len() as u64 / SLOW_LINK);
-            let written =
-                tokio::time::timeout(limit, self.shared.transport.put(path, bytes.clone()));
-            let late = move |_| {
-                Failure::new(
-                    FailureKind::Stalled,
-                    format!("not written within {} s", limit.as_secs()),
-                )
-            };
-            written.map(move |done| done.map_err(late).and_then(|done| done)).boxed()
-        };
-        async move { self.ask(path, once).await }.boxed()
+        async move {
+            let once = || self.transport().put(path, bytes.clone());
+            self.patiently(path, bytes.len() as u64, once).await
+        }
+        .boxed()
+    }
+
+    fn upload<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Result<Box<dyn Upload>>> {
+        async move {
+            let upload = Multipart::begin(self.clone(), path).await?;
+            Ok(Box::new(upload) as Box<dyn Upload>)
+        }
+        .boxed()
+    }
+
+    fn delete<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Result<()>> {
+        self.patiently(path, 0, move || self.transport().delete(path)).boxed()
     }
 }
 

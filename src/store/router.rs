@@ -12,7 +12,9 @@ use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt};
 
 use super::location::Location;
-use super::{ByteRange, ByteStream, CacheOptions, Local, Memory, Meta, RemoteOptions, Store};
+use super::{
+    ByteRange, ByteStream, CacheOptions, Local, Memory, Meta, RemoteOptions, Store, Upload,
+};
 #[cfg(feature = "http")]
 use super::{Cache, Http, Remote, cache_disk::Disk, transport::Transport};
 #[cfg(not(feature = "s3"))]
@@ -184,6 +186,22 @@ impl Store for Stores {
         async move {
             let route = self.route(path)?;
             route.store.put(&route.path, bytes).await
+        }
+        .boxed()
+    }
+
+    fn upload<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Result<Box<dyn Upload>>> {
+        async move {
+            let route = self.route(path)?;
+            route.store.upload(&route.path).await
+        }
+        .boxed()
+    }
+
+    fn delete<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Result<()>> {
+        async move {
+            let route = self.route(path)?;
+            route.store.delete(&route.path).await
         }
         .boxed()
     }

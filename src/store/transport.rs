@@ -5,6 +5,7 @@ use std::fmt;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures::FutureExt;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 
@@ -33,6 +34,48 @@ pub trait Transport: fmt::Debug + Send + Sync + 'static {
 
     /// Writes a whole object.
     fn put<'a>(&'a self, path: &'a str, bytes: Bytes) -> BoxFuture<'a, Attempt<()>>;
+
+    /// Begins an object that is sent in parts. Returns the server's name for the upload.
+    fn begin<'a>(&'a self, _path: &'a str) -> BoxFuture<'a, Attempt<String>> {
+        no_parts()
+    }
+
+    /// Sends a part, counted from 0. Returns the server's name for it. May be done again.
+    fn part<'a>(
+        &'a self,
+        _path: &'a str,
+        _upload: &'a str,
+        _index: usize,
+        _bytes: Bytes,
+    ) -> BoxFuture<'a, Attempt<String>> {
+        no_parts()
+    }
+
+    /// Makes an object of the parts.
+    fn complete<'a>(
+        &'a self,
+        _path: &'a str,
+        _upload: &'a str,
+        _parts: Vec<String>,
+    ) -> BoxFuture<'a, Attempt<()>> {
+        no_parts()
+    }
+
+    /// Removes the parts.
+    fn abort<'a>(&'a self, _path: &'a str, _upload: &'a str) -> BoxFuture<'a, Attempt<()>> {
+        no_parts()
+    }
+
+    /// Removes an object. One that is not there is no failure.
+    fn delete<'a>(&'a self, _path: &'a str) -> BoxFuture<'a, Attempt<()>> {
+        no_parts()
+    }
+}
+
+/// The answer of servers to which data sets can't be written.
+fn no_parts<T: Send + 'static>() -> BoxFuture<'static, Attempt<T>> {
+    let why = "no data set can be written here: write to a folder, or to s3://, gs:// or az://";
+    std::future::ready(Err(Failure::new(FailureKind::Final, why))).boxed()
 }
 
 /// The answer to a request for bytes.

@@ -9,4 +9,5 @@ mod inputs;
 mod look;
 mod python;
 mod round_trip;
+mod stores;
 mod support;

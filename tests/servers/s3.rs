@@ -2,17 +2,15 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
-use std::time::Duration;
 
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use s3s::auth::SimpleAuth;
 use s3s::service::S3ServiceBuilder;
-use shardstream::random::Rng;
-use shardstream::store::{ByteRange, Store, Stores};
+use shardstream::store::{ByteRange, Stores};
 use tokio::net::TcpListener;
 
-use crate::conformance::{conforms, pattern, whole};
-use servers::{Harm, Proxy};
+use crate::conformance::{conforms, uploads, whole};
+use crate::harmed::{each_sample_comes_once, fill, in_bucket};
 
 /// Serves the folders below `root` as buckets.
 async fn serve(root: &Path) -> SocketAddr {
@@ -47,6 +45,10 @@ fn stores(address: SocketAddr, part: u64, secret: &str) -> Stores {
     crate::stores(&settings, part)
 }
 
+fn stores_of(address: SocketAddr) -> Stores {
+    stores(address, 30_000, "fake-secret")
+}
+
 fn bucket() -> tempfile::TempDir {
     let root = tempfile::tempdir().unwrap();
     std::fs::create_dir(root.path().join("bucket")).unwrap();
@@ -58,6 +60,7 @@ async fn s3_keeps_the_laws() {
     let root = bucket();
     let stores = stores(serve(root.path()).await, 100_000, "fake-secret");
     conforms(&stores, "s3://bucket/base", 350_001).await;
+    uploads(&stores, "s3://bucket/up").await;
 }
 
 #[tokio::test]
@@ -79,36 +82,13 @@ async fn wrong_keys_are_final_and_not_shown() {
     );
 }
 
-fn stores_of(address: SocketAddr) -> Stores {
-    stores(address, 10_000, "fake-secret")
-}
-
 #[tokio::test]
 async fn harmed_connections_never_change_the_data() {
-    let (root, data) = (bucket(), pattern(700_000));
+    let root = bucket();
     let server = serve(root.path()).await;
-    stores_of(server).put("s3://bucket/x.tar", data.clone()).await.unwrap();
-    for seed in 0..4 {
-        let proxy = Proxy::start(server, move |n| {
-            let mut rng = Rng::keyed(&[seed, n as u64]);
-            let after = rng.below(40_000) as usize;
-            match rng.below(8) {
-                0 => Harm::Reset(after),
-                1 => Harm::Close(after),
-                2 if n % 3 == 0 => Harm::Stall(after),
-                3 => Harm::Late(Duration::from_millis(5)),
-                4 => Harm::Throttle(4_000, Duration::from_millis(1)),
-                _ => Harm::None,
-            }
-        })
+    fill(&stores_of(server), "s3://bucket/base").await;
+    each_sample_comes_once(server, stores_of, |_, shard| in_bucket("s3://bucket/base", shard))
         .await;
-        let stores = stores(proxy.address, 30_000, "fake-secret");
-        for (start, end) in [(0, None), (123_456, Some(650_000))] {
-            let got = whole(&stores, "s3://bucket/x.tar", ByteRange { start, end }).await.unwrap();
-            assert!(got == data[start as usize..end.unwrap_or(700_000) as usize], "seed {seed}");
-        }
-        assert!(proxy.harmed() > 0, "nothing was tried");
-    }
 }
 
 #[tokio::test]

@@ -1,12 +1,18 @@
-//! Stores against real servers of their protocols: S3 in this process; moto and azurite where `servers.sh` has started them.
+//! Stores against real servers of their protocols: S3 in this process; moto, azurite and fake-gcs-server where `servers.sh` has started them.
 #![allow(clippy::unwrap_used)]
 
-#[cfg(feature = "azure")]
 mod azure;
 #[path = "../store/conformance.rs"]
 mod conformance;
+mod gcs;
+mod harmed;
 mod moto;
 mod s3;
+#[allow(dead_code)]
+#[path = "../store/server.rs"]
+mod scripted;
+
+use std::net::SocketAddr;
 
 use shardstream::store::{StoreOptions, Stores};
 
@@ -23,7 +29,7 @@ fn stores(settings: &[(&str, &str)], part: u64) -> Stores {
 }
 
 /// The address of a server that was started outside. Without it the test is left out, and says so; where servers were promised it fails.
-fn server(variable: &str) -> Option<String> {
+fn server(variable: &str) -> Option<SocketAddr> {
     let address = std::env::var(variable).ok();
     if address.is_none() {
         assert!(
@@ -32,5 +38,5 @@ fn server(variable: &str) -> Option<String> {
         );
         eprintln!("LEFT OUT: {variable} is not set, see tests/servers/servers.sh");
     }
-    address
+    address.map(|address| address.parse().unwrap())
 }

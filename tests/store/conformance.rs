@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use futures::{FutureExt, StreamExt};
+use shardstream::store::upload::PART;
 use shardstream::store::{ByteRange, Store};
 
 /// Names that trip stores that encode or decode where they should not.
@@ -161,4 +162,41 @@ async fn odd_names(store: &dyn Store, base: &str) {
         listed.remove(at);
     }
     assert!(listed.is_empty(), "{listed:?}");
+}
+
+/// Checks what is written in parts, in a folder that is empty.
+pub(crate) async fn uploads(store: &dyn Store, base: &str) {
+    let (path, data) = (format!("{base}/up load%.tar"), pattern(2 * PART + 12_345));
+    let parts =
+        || (0..data.len()).step_by(PART).map(|at| data.slice(at..data.len().min(at + PART)));
+    let mut upload = store.upload(&path).await.unwrap();
+    for part in parts() {
+        upload.write(part).await.unwrap();
+    }
+    upload.flush().await.unwrap();
+    assert!(store.head(&path).await.is_err(), "seen before it is complete");
+    upload.complete().await.unwrap();
+    drop(upload);
+    assert!(whole(store, &path, ByteRange::ALL).await.unwrap() == data);
+
+    // Given up, in both ways: the object is as it was.
+    let mut upload = store.upload(&path).await.unwrap();
+    upload.write(parts().next().unwrap()).await.unwrap();
+    upload.abort().await;
+    let mut upload = store.upload(&path).await.unwrap();
+    upload.write(parts().next().unwrap()).await.unwrap();
+    drop(upload);
+    assert_eq!(store.head(&path).await.unwrap().size, Some(data.len() as u64));
+
+    // Replaced in one step.
+    let mut upload = store.upload(&path).await.unwrap();
+    upload.write(Bytes::from_static(b"small")).await.unwrap();
+    assert_eq!(store.head(&path).await.unwrap().size, Some(data.len() as u64));
+    upload.complete().await.unwrap();
+    assert_eq!(whole(store, &path, ByteRange::ALL).await.unwrap(), "small");
+
+    store.delete(&path).await.unwrap();
+    assert!(store.head(&path).await.is_err());
+    store.delete(&path).await.unwrap();
+    assert!(store.list(base).await.unwrap().is_empty());
 }

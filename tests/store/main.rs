@@ -14,3 +14,5 @@ mod s3;
 #[cfg(feature = "http")]
 mod server;
 mod simulation;
+#[cfg(feature = "s3")]
+mod upload;
