@@ -74,6 +74,9 @@ pub(crate) struct Args {
     /// Epoch to show.
     #[arg(long)]
     epoch: Option<u64>,
+    /// Begin where PiD would go on by `WDS_EPOCH_NUM` and `WDS_START_INDEX`: whole shards are left out; a warning says what is seen again.
+    #[arg(long, conflicts_with_all = ["epoch", "resume", "lane"])]
+    legacy_start: bool,
     /// Shuffle samples with this mean delay, and shards.
     #[arg(long, value_name = "N")]
     shuffle: Option<u64>,
@@ -299,6 +302,9 @@ impl Args {
         let builder = self.builder(&manifest, stores, keys)?;
         if let (Some(lane), Some(batch)) = (self.lane, self.lane_batch) {
             return self.travel(&manifest, builder, lane, batch).await;
+        }
+        if self.legacy_start {
+            return builder.legacy_start(super::legacy_start()?).start();
         }
         if self.resume.is_empty() {
             return builder.first_epoch(self.epoch.unwrap_or(0)).start();

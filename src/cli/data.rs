@@ -6,14 +6,14 @@ use std::time::Duration;
 use clap::Args;
 
 use crate::error::{Error, Result};
-use crate::shard::{DataSet, Manifest};
+use crate::shard::{Catalog, DataSet, Manifest};
 use crate::store::{CacheOptions, StoreOptions, Stores, parse_duration, parse_size};
 
 /// Which shards.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Data {
     /// Shards: paths, URLs, brace patterns, `a::b` lists, `@file` lists, folders. A wdinfo.json, or a folder that holds some, is a whole
-    /// data set.
+    /// data set. With --catalog: names of sources or sets.
     #[arg(required = true, value_name = "SHARD")]
     shards: Vec<String>,
     /// Folder that holds the modalities; SHARD is relative to DIR/<modality>.
@@ -22,6 +22,9 @@ pub(crate) struct Data {
     /// Modalities of twin tars, separated by commas.
     #[arg(long, value_delimiter = ',', value_name = "NAMES")]
     modalities: Vec<String>,
+    /// Catalog (JSON) of sources, each with its folders or URLs, and of sets of sources.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["root", "modalities"])]
+    catalog: Option<String>,
     #[command(flatten)]
     remote: Remote,
 }
@@ -65,6 +68,22 @@ impl Data {
             options.cache = Some(CacheOptions::new(folder, self.remote.cache_size));
         }
         let stores = Stores::new(options)?;
+        let manifest = self.manifest(&stores).await?;
+        if manifest.is_empty() {
+            return Err(Error::config(format!("no shards: {}", self.shards.join(" "))));
+        }
+        Ok((stores, manifest))
+    }
+
+    async fn manifest(&self, stores: &Stores) -> Result<Manifest> {
+        if let Some(file) = &self.catalog {
+            let catalog = Catalog::load(stores, file).await?;
+            let mut sources = Vec::new();
+            for name in &self.shards {
+                sources.extend(catalog.data_sets(name)?);
+            }
+            return Manifest::of_data_sets(stores, &sources).await;
+        }
         let mut data_set = DataSet::at_all(&self.shards);
         if let Some(root) = &self.root {
             data_set = data_set.root(root);
@@ -72,10 +91,6 @@ impl Data {
         if !self.modalities.is_empty() {
             data_set = data_set.modalities(&self.modalities);
         }
-        let manifest = data_set.load(&stores).await?;
-        if manifest.is_empty() {
-            return Err(Error::config(format!("no shards: {}", self.shards.join(" "))));
-        }
-        Ok((stores, manifest))
+        data_set.load(stores).await
     }
 }

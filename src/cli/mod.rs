@@ -22,6 +22,7 @@ use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
 use crate::error::{Error, Result};
+use crate::shard::LegacyStart;
 
 /// Streams, packs, checks and shows data sets of tar shards.
 #[derive(Debug, Parser)]
@@ -69,6 +70,13 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Command::Man(man) => man.run::<Cli>(),
         Command::Plan(args) => plan::run(&args),
     }
+}
+
+/// What PiD's variables say of an earlier run; that there are none is an error for who asked for it.
+fn legacy_start() -> Result<LegacyStart> {
+    LegacyStart::from_env()?.ok_or_else(|| {
+        Error::config("--legacy-start: neither WDS_EPOCH_NUM nor WDS_START_INDEX is set")
+    })
 }
 
 /// Runs a command on a runtime of its own.

@@ -6,23 +6,16 @@ use std::process::ExitCode;
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 
+use super::data::Data;
 use crate::error::{Error, Result};
-use crate::shard::{DataSet, Manifest, Order, Plan, PlanParams, Share, Tail};
-use crate::store::{StoreOptions, Stores};
+use crate::shard::{LegacyStart, Manifest, Order, Plan, PlanParams, Share, Tail};
 use crate::topology::{Rank, Worker};
 
 /// Says which rank and worker reads which shard in an epoch, and how many steps that makes. Reads no shard.
 #[derive(Debug, Args)]
 pub(super) struct PlanArgs {
-    /// Shards: paths, URLs, `a{000..999}.tar`, wildcards, `a::b`, `@file`, folders, wdinfo.json.
-    #[arg(value_name = "SHARD", required = true)]
-    shards: Vec<String>,
-    /// Folder of the modalities.
-    #[arg(long, value_name = "DIR")]
-    root: Option<String>,
-    /// Modalities: folders below the root.
-    #[arg(long, value_delimiter = ',', value_name = "NAMES")]
-    modalities: Vec<String>,
+    #[command(flatten)]
+    data: Data,
     /// Processes that share the data.
     #[arg(long, default_value_t = 1, value_name = "N")]
     world_size: u32,
@@ -68,6 +61,9 @@ pub(super) struct PlanArgs {
     /// Plans even if ranks could end at different steps.
     #[arg(long)]
     allow_uneven: bool,
+    /// Says what a loader leaves out that begins where PiD would go on by `WDS_EPOCH_NUM` and `WDS_START_INDEX`.
+    #[arg(long, conflicts_with = "epoch")]
+    legacy_start: bool,
     /// Shows this rank only.
     #[arg(long, value_name = "N")]
     rank: Option<u32>,
@@ -97,6 +93,11 @@ enum TailArg {
 }
 
 impl PlanArgs {
+    /// What the environment says of an earlier run, if it is asked for.
+    fn legacy(&self) -> Result<Option<LegacyStart>> {
+        if self.legacy_start { super::legacy_start().map(Some) } else { Ok(None) }
+    }
+
     fn params(&self) -> Result<PlanParams> {
         let ranks = Rank::new(0, self.world_size)?;
         let groups = ranks.data_parallel(
@@ -121,7 +122,7 @@ impl PlanArgs {
             TailArg::Drop => Tail::Drop,
             TailArg::Uneven => Tail::Uneven,
         };
-        params.epoch = self.epoch;
+        params.epoch = self.legacy()?.map_or(self.epoch, |start| start.epoch);
         if self.batch_size == Some(0) || self.steps == Some(0) {
             return Err(Error::config("--batch-size and --steps count from 1"));
         }
@@ -146,8 +147,17 @@ struct Report {
     repeated: u64,
     dropped: Vec<String>,
     uneven: Vec<String>,
+    /// With --legacy-start: shards that each lane leaves out at its head, and samples that each rank sees again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    legacy_start: Option<LegacyReport>,
     ranks: Vec<RankReport>,
     workers: Vec<WorkerReport>,
+}
+
+#[derive(Debug, Serialize)]
+struct LegacyReport {
+    shards_of_lane: u64,
+    repeated_samples: u64,
 }
 
 #[derive(Debug, Serialize)]
@@ -201,6 +211,7 @@ impl Report {
             repeated: plan.repeated(),
             dropped: plan.order().dropped().map(|shard| manifest.path(shard)).collect(),
             uneven: plan.uneven().to_vec(),
+            legacy_start: None,
             ranks: ranks.iter().map(|&rank| RankReport::new(rank, plan.of_rank(rank))).collect(),
             workers,
         })
@@ -251,6 +262,12 @@ impl Report {
                 self.dropped.join(" ")
             )?;
         }
+        if let Some(LegacyReport { shards_of_lane, repeated_samples }) = &self.legacy_start {
+            writeln!(
+                out,
+                "legacy start: each lane leaves out its first {shards_of_lane} shards, each rank sees about {repeated_samples} samples again"
+            )?;
+        }
         for reason in &self.uneven {
             writeln!(out, "uneven: {reason}")?;
         }
@@ -292,14 +309,23 @@ fn known(number: Option<u64>) -> String {
 }
 
 pub(super) fn run(args: &PlanArgs) -> Result<ExitCode> {
-    let mut data_set = DataSet::at_all(&args.shards).modalities(&args.modalities);
-    data_set.root.clone_from(&args.root);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|e| Error::task("the runtime can't start").with_source(e))?;
-    let manifest =
-        runtime.block_on(async { data_set.load(&Stores::new(StoreOptions::default())?).await })?;
+    let (_, manifest) = runtime.block_on(args.data.load())?;
     let plan = Plan::new(&manifest, args.params()?)?;
-    let report = Report::new(&manifest, &plan, args.rank)?;
+    let mut report = Report::new(&manifest, &plan, args.rank)?;
+    if let Some(start) = args.legacy()? {
+        let skip = start.of_run(
+            &manifest,
+            plan.params().tail,
+            plan.order().lanes(),
+            plan.params().world_size,
+        )?;
+        report.legacy_start = Some(LegacyReport {
+            shards_of_lane: skip.shards_of_lane,
+            repeated_samples: skip.repeated_samples,
+        });
+    }
     let mut out = BufWriter::new(io::stdout().lock());
     let written = match args.json {
         true => serde_json::to_writer(&mut out, &report)

@@ -336,7 +336,7 @@ impl<B: Heads + Send + 'static> Builder<B> {
                     lane::run(lane, progress.ended, lane_stop, Arc::clone(&self.recipe)),
                     self.prefetch,
                 );
-                LaneRun { id, pump, progress, empty_rounds: 0 }
+                LaneRun { id, pump, progress, empty_rounds: 0, skipping_since: None }
             })
             .collect();
         let epoch = match self.with_epoch {

@@ -1,9 +1,8 @@
 //! Where a run begins that PiD's variables say.
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::progress::{LaneProgress, ShardState};
-use crate::shard::{EpochOrder, LegacyStart, Manifest, Order, Tail};
-use crate::topology::places_of_lane;
+use crate::shard::{LegacyStart, Manifest, Tail};
 
 /// What the lanes have behind them: the first shards of each, whole.
 #[derive(Debug)]
@@ -22,24 +21,8 @@ impl LegacyProgress {
         lanes: u32,
         ranks: u32,
     ) -> Result<Self> {
-        if manifest.sources().len() > 1 {
-            return Err(Error::config(
-                "WDS_START_INDEX: several data sets are read, and it does not say how far each has come",
-            ));
-        }
-        let Some(total) = manifest.total_samples() else {
-            return Err(Error::config(
-                "WDS_START_INDEX: the manifest does not count the samples of its shards",
-            ));
-        };
-        let chunk_size = total / manifest.len();
-        let places = EpochOrder::new(Order::Listed, tail, manifest.len(), lanes, 0, 0)?.places();
-        // The last lane is the shortest.
-        let skip = start.skip(
-            chunk_size,
-            lanes.div_ceil(ranks),
-            places_of_lane(places, lanes - 1, lanes),
-        )?;
+        let skip = start.of_run(manifest, tail, lanes, ranks)?;
+        let chunk_size = manifest.total_samples().unwrap_or_default() / manifest.len();
         if let Some(warning) = skip.warning() {
             tracing::warn!("{warning}");
         }

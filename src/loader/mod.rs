@@ -77,6 +77,8 @@ struct LaneRun<B> {
     progress: LaneProgress,
     /// Epochs in a row that gave nothing, where lanes roll over on their own.
     empty_rounds: u32,
+    /// Place of the first sample that was skipped since the last batch.
+    skipping_since: Option<u64>,
 }
 
 /// What the loader has to say next.
@@ -226,6 +228,7 @@ impl<B: Heads + Send + 'static> Loader<B> {
                         return Poll::Ready(Some(Err(error)));
                     }
                     lane.empty_rounds = 0;
+                    lane.skipping_since = None;
                     if self.with_epoch.is_some_and(|n| {
                         self.lanes.iter().map(|lane| lane.progress.turns).sum::<u64>() % n == 0
                     }) {
@@ -322,6 +325,12 @@ impl<B: Heads + Send + 'static> Loader<B> {
                     source.raise(mark.floor, lanes.into());
                 }
                 Err(error) => return Some(error),
+            }
+            // A list that is repeated without end has no epoch's end at which this would show.
+            let since = *self.lanes[at].skipping_since.get_or_insert(position.place);
+            let round = self.manifest.len().max(lanes.into());
+            if position.place.saturating_sub(since) > round.saturating_mul(EMPTY_ROUNDS.into()) {
+                return Some(self.nothing_came());
             }
         }
         None

@@ -35,6 +35,7 @@ pub use sample_index::{IndexedTwin, Places, SampleIndex};
 pub use sampler::DistributedSampler;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::progress::{ShardState, SourceProgress};
 use crate::store::redact;
@@ -54,6 +55,33 @@ pub struct Context {
     pub source: u16,
     /// What is settled already; `None` if nothing is.
     pub progress: Option<Arc<SourceProgress>>,
+    /// For a list that begins again without end: its rounds.
+    pub round: Option<Arc<Round>>,
+}
+
+/// One pass over the shards of a lane, in a list that begins again and again.
+#[derive(Debug)]
+pub struct Round {
+    /// How many shards it has.
+    pub shards: u64,
+    /// Shards in a row that had no sample.
+    barren: AtomicU64,
+}
+
+impl Round {
+    pub(crate) const fn new(shards: u64) -> Self {
+        Self { shards, barren: AtomicU64::new(0) }
+    }
+
+    /// Notes whether a shard had a sample. `false` if so many in a row had none that the list would be read for ever: two rounds, and a
+    /// thousand at least, since a lane gets other shards each round.
+    pub(crate) fn goes_on(&self, had_a_sample: bool) -> bool {
+        if had_a_sample {
+            self.barren.store(0, Ordering::Relaxed);
+            return true;
+        }
+        self.barren.fetch_add(1, Ordering::Relaxed) + 1 < self.shards.saturating_mul(2).max(1000)
+    }
 }
 
 impl Context {

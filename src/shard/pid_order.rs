@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
+use super::epoch_order::{EpochOrder, Order, Tail};
+use super::manifest::Manifest;
 use super::mt19937::PythonRandom;
 use crate::error::{Error, Result};
 use crate::topology::{places_of_lane, rank_of_lane, worker_of_lane};
@@ -117,6 +119,34 @@ impl LegacyStart {
             return Ok(None);
         }
         Ok(Some(Self { epoch: epoch.unwrap_or(0), start_index: start_index.unwrap_or(0) }))
+    }
+
+    /// What is left out of a run over a manifest, with so many lanes on so many ranks.
+    ///
+    /// # Errors
+    /// If the manifest has several data sets, no counts or no shards, or nothing of the epoch would be left.
+    pub fn of_run(
+        self,
+        manifest: &Manifest,
+        tail: Tail,
+        lanes: u32,
+        ranks: u32,
+    ) -> Result<LegacySkip> {
+        if manifest.sources().len() > 1 {
+            return Err(Error::config(
+                "WDS_START_INDEX: several data sets are read, and it does not say how far each has come",
+            ));
+        }
+        let Some(total) = manifest.total_samples() else {
+            return Err(Error::config(
+                "WDS_START_INDEX: the manifest does not count the samples of its shards",
+            ));
+        };
+        let chunk_size = total.checked_div(manifest.len()).unwrap_or_default();
+        let places = EpochOrder::new(Order::Listed, tail, manifest.len(), lanes, 0, 0)?.places();
+        // The last lane is the shortest.
+        let shards = places_of_lane(places, lanes - 1, lanes);
+        self.skip(chunk_size, lanes.div_ceil(ranks.max(1)), shards)
     }
 
     /// What is left out, when a shard has `chunk_size` samples on average and each rank `num_workers` workers, each of them one

@@ -95,6 +95,8 @@ struct Open {
     first: u64,
     /// How many samples have been closed.
     index: u64,
+    /// Whether one of them was whole.
+    had_a_sample: bool,
     pending: Option<Pending>,
     /// What the sample before had: by it a sample in front of a fault is known to be whole.
     fields_before: Vec<Name>,
@@ -215,6 +217,7 @@ impl Group {
     fn leave(&mut self) {
         if let Some(open) = self.open.take() {
             self.next = open.first + open.shard.samples.unwrap_or(open.index);
+            open.look_back(&mut self.out);
         }
     }
 
@@ -230,6 +233,7 @@ impl Group {
         {
             open.flush(true, out);
             *next = open.first + open.shard.samples.unwrap_or(open.index);
+            open.look_back(out);
         }
         slot.get_or_insert_with(|| Open::new(Arc::clone(shard), *next))
     }
@@ -253,10 +257,22 @@ impl Open {
             origin: Arc::new(origin),
             first,
             index: 0,
+            had_a_sample: false,
             pending: None,
             fields_before: Vec::new(),
             seen: Seen::default(),
             renamed: HashMap::new(),
+        }
+    }
+
+    /// Ends a run that would read a repeated list for ever and find nothing.
+    fn look_back(&self, out: &mut VecDeque<Result<Sample<Fields<Bytes>>>>) {
+        let Some(round) = &self.shard.context.round else { return };
+        if !round.goes_on(self.had_a_sample) {
+            let error = Error::config(
+                "none of the last shards of this lane had a sample, and they are repeated without end",
+            );
+            out.push_back(Err(error.in_shard(self.origin.shard.as_str())));
         }
     }
 
@@ -326,6 +342,7 @@ impl Open {
         let index = self.index;
         self.index += 1;
         let lost = self.why_lost(&mut pending);
+        self.had_a_sample |= lost.is_none();
         let Pending { key, fields, gap, .. } = pending;
         if lost.is_none()
             && (self.fields_before.len() != fields.len()

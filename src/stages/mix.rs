@@ -46,8 +46,11 @@ impl<T> fmt::Debug for Mix<T> {
 /// Merges sources (see [`Lane::source`](crate::loader::Lane::source)) so that each gives samples in proportion to its weight.
 ///
 /// Each sample's time is divided by its source's share, and the smallest time goes first. A keyed jitter makes the pattern random rather
-/// than regular. Weights count samples, not shards. Ends with the last source: everything is delivered, and towards the end the shares
-/// are those of what is left; see [`Mix::first_exhausted`].
+/// than regular. Weights count samples, not shards.
+///
+/// When it ends: with the last source, so that everything is delivered, and towards the end the shares are those of what is left; or with
+/// the first ([`Mix::first_exhausted`]); or never, where each source begins again by itself ([`ShardList::repeat`](super::ShardList::repeat)):
+/// then the shares hold for ever, and [`with_epoch`](crate::loader::Builder::with_epoch) says how long an epoch is.
 ///
 /// Order: by time. Memory: one sample of each source.
 ///

@@ -12,8 +12,8 @@ use futures::stream::FusedStream;
 use crate::error::Result;
 use crate::progress::SourceProgress;
 use crate::recipe;
-use crate::shard::{Context, EpochOrder, Manifest, Order, Shard, Tail};
-use crate::topology::{Rank, Worker};
+use crate::shard::{Context, EpochOrder, Manifest, Order, Round, Shard, Tail};
+use crate::topology::{Rank, Worker, places_of_lane};
 
 /// The shards of a manifest in its order, as rank 0 of 1, in epoch 0 with seed 0, until told otherwise.
 ///
@@ -45,6 +45,7 @@ pub fn shard_list(manifest: &Manifest) -> ShardList {
         by_rank: false,
         by_worker: false,
         tail: Tail::default(),
+        repeat: false,
         run: None,
     }
 }
@@ -66,6 +67,7 @@ pub struct ShardList {
     by_rank: bool,
     by_worker: bool,
     tail: Tail,
+    repeat: bool,
     run: Option<Run>,
 }
 
@@ -73,10 +75,21 @@ pub struct ShardList {
 #[derive(Clone)]
 struct Run {
     context: Arc<Context>,
+    /// Of the round in which the next place is.
     order: EpochOrder,
+    round: u64,
     next: u64,
     step: u64,
     first: Option<u64>,
+}
+
+impl Run {
+    /// The round of the next place, and the place inside it: each round the lane has as many shards, and its places go on counting.
+    fn inside(&self) -> (u64, u64) {
+        let Some(round) = &self.context.round else { return (0, self.next) };
+        let (number, lane) = (self.next / self.step, self.next % self.step);
+        (number / round.shards, number % round.shards * self.step + lane)
+    }
 }
 
 impl fmt::Debug for ShardList {
@@ -163,6 +176,18 @@ impl ShardList {
         self
     }
 
+    /// Begins again behind the last shard, with the order of the next epoch, and so on without end: for sources of a
+    /// [`mix()`](super::mix()) that never ends, in a loader with [`with_epoch`](crate::loader::Builder::with_epoch). Places and ordinals go on
+    /// counting. Shards without end of which none has a sample end the run with an error.
+    ///
+    /// # Resuming
+    /// Nothing to do: a place says in which round it is.
+    pub fn repeat(mut self) -> Self {
+        recipe::note(|| "repeat".into());
+        self.repeat = true;
+        self
+    }
+
     /// Keeps the shards of this rank: every `world_size`-th place. In a loader the lane decides instead.
     pub fn split_by_rank(mut self) -> Self {
         recipe::note(|| "split_by_rank".into());
@@ -189,20 +214,28 @@ impl ShardList {
         (r + world * k, world * workers)
     }
 
-    fn start(&self) -> Result<Run> {
-        let (lane, lanes) = self.digits();
-        let context = Arc::new(Context { lane, lanes, ..self.context.clone() });
+    /// The order of a round: the epoch's own, or of one behind it.
+    fn order_of(&self, round: u64) -> Result<EpochOrder> {
         let shards = self.shards.end - self.shards.start;
         let order = self.order.unwrap_or(Order::Listed);
-        let order =
-            EpochOrder::new(order, self.tail, shards, lanes, context.epoch, context.source)?;
+        let (_, lanes) = self.digits();
+        let Context { epoch, source, .. } = self.context;
+        EpochOrder::new(order, self.tail, shards, lanes, epoch.saturating_add(round), source)
+    }
+
+    fn start(&self) -> Result<Run> {
+        let (lane, lanes) = self.digits();
+        let order = self.order_of(0)?;
+        let shards = places_of_lane(order.places(), lane, lanes);
+        let round = (self.repeat && shards > 0).then(|| Arc::new(Round::new(shards)));
+        let context = Arc::new(Context { lane, lanes, round, ..self.context.clone() });
         let (mut next, step) = (u64::from(lane), u64::from(lanes));
         let mut first = Some(0);
         // Settled shards are not opened: begin at the first that may owe something.
         if let Some(progress) = &context.progress {
             (next, first) = progress.start(next, step);
         }
-        Ok(Run { context, order, next, step, first })
+        Ok(Run { context, order, round: 0, next, step, first })
     }
 }
 
@@ -222,14 +255,21 @@ impl Stream for ShardList {
                 }
             }
         }
-        let Some(run) = &mut this.run else { return Poll::Ready(None) };
         loop {
+            let Some(run) = &mut this.run else { return Poll::Ready(None) };
             let place = run.next;
-            if place >= run.order.places() {
+            let (round, inside) = run.inside();
+            if round != run.round {
+                let order = this.order_of(round)?;
+                let Some(run) = &mut this.run else { return Poll::Ready(None) };
+                (run.order, run.round) = (order, round);
+                continue;
+            }
+            if inside >= run.order.places() {
                 return Poll::Ready(None);
             }
             run.next += run.step;
-            let (number, repeat) = run.order.shard_at(place);
+            let (number, repeat) = run.order.shard_at(inside);
             let number = this.shards.start + number;
             let samples = this.manifest.samples(number);
             let state = run.context.progress.as_ref().and_then(|p| p.shard(place).copied());
@@ -263,6 +303,9 @@ impl Stream for ShardList {
         let Some(run) = self.run.clone().map_or_else(|| self.start().ok(), Some) else {
             return (0, None);
         };
+        if run.context.round.is_some() {
+            return (usize::MAX, None);
+        }
         let left = run.order.places().saturating_sub(run.next).div_ceil(run.step);
         let left = usize::try_from(left).unwrap_or(usize::MAX);
         // After a resume some of them may be settled.
@@ -272,6 +315,8 @@ impl Stream for ShardList {
 
 impl FusedStream for ShardList {
     fn is_terminated(&self) -> bool {
-        self.run.as_ref().is_some_and(|run| run.next >= run.order.places())
+        self.run
+            .as_ref()
+            .is_some_and(|run| run.context.round.is_none() && run.next >= run.order.places())
     }
 }

@@ -184,3 +184,56 @@ fn keys_as_pid_makes_them() {
     assert!(said.contains("sample a-b in") && said.contains("an earlier sample's a.b"), "{said}");
     assert_eq!(output.status.code(), Some(1));
 }
+
+#[test]
+fn data_sets_of_a_catalog_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["a", "b"] {
+        data_set(&folder.path().join(name), &[2]);
+    }
+    let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let catalog = serde_json::json!({
+        "sources": {"a": {"paths": [at("a")]}, "b": {"paths": [at("b")]}},
+        "sets": {"all": ["b", "a"]},
+    });
+    std::fs::write(folder.path().join("c.json"), catalog.to_string()).unwrap();
+    let catalog = at("c.json");
+    for (name, samples) in [("a", 2), ("all", 4)] {
+        let output = shardstream(&["cat", "--catalog", &catalog, "--", name]);
+        assert_eq!(keys(&output).len(), samples, "{}", String::from_utf8_lossy(&output.stderr));
+        let plan = shardstream(&["plan", "--json", "--catalog", &catalog, "--", name]);
+        let plan: serde_json::Value = serde_json::from_slice(&plan.stdout).unwrap();
+        assert_eq!(plan["samples"], samples);
+    }
+    let output = shardstream(&["cat", "--catalog", &catalog, "--", "c"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("no source or set is called c, there are: a b all"), "{said}");
+    assert!(!output.status.success());
+}
+
+#[test]
+fn pids_variables_say_where_to_begin() {
+    let folder = tempfile::tempdir().unwrap();
+    data_set(folder.path(), &[4, 4, 4, 4]);
+    let data = folder.path().to_str().unwrap();
+    let run = |args: &[&str], start: Option<&str>| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_shardstream"));
+        command.args(args).args(["--legacy-start", "--", data]);
+        command.env_remove("WDS_EPOCH_NUM").env_remove("WDS_START_INDEX");
+        start.map(|start| command.env("WDS_START_INDEX", start));
+        command.output().unwrap()
+    };
+    // Nine samples are two shards and one sample, which comes again.
+    let output = run(&["cat"], Some("9"));
+    assert_eq!(keys(&output).first().map(String::as_str), Some("s2_k000"));
+    assert_eq!(keys(&output).len(), 8);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("sees about 1 samples again"), "{said}");
+    let plan: serde_json::Value =
+        serde_json::from_slice(&run(&["plan", "--json"], Some("9")).stdout).unwrap();
+    let want = serde_json::json!({"shards_of_lane": 2, "repeated_samples": 1});
+    assert_eq!(plan["legacy_start"], want);
+    let output = run(&["cat"], None);
+    assert!(String::from_utf8_lossy(&output.stderr).contains("WDS_START_INDEX is set"));
+    assert!(!output.status.success());
+}

@@ -73,6 +73,8 @@ struct Plan {
     interleave: Option<u32>,
     mixed: bool,
     first_exhausted: bool,
+    /// Sources begin again and again.
+    never_ends: bool,
     stages: Vec<Stage>,
     end: End,
 }
@@ -105,17 +107,19 @@ impl Plan {
             _ => Stage::Prefetch(1 + rng.below(4) as usize),
         };
         let size = 1 + rng.below(7) as usize;
+        let with_epoch = rng.chance(0.25).then(|| 1 + rng.below(6));
         Self {
             seed: rng.next_u64() >> 20,
             shards,
             lanes: [1, 2, 3, 4, 6, 8, 12, 16][rng.below(8) as usize],
             epochs: 1 + rng.below(3),
-            with_epoch: rng.chance(0.25).then(|| 1 + rng.below(6)),
+            with_epoch,
             tail: [Tail::Pad, Tail::Drop, Tail::Uneven][rng.below(3) as usize],
             shuffle_shards: rng.chance(0.8),
             interleave: rng.chance(0.3).then(|| 1 + rng.below(4) as u32),
             mixed: rng.chance(0.25),
             first_exhausted: rng.chance(0.5),
+            never_ends: with_epoch.is_some() && rng.chance(0.5),
             stages: (0..rng.below(5)).map(|_| stage(rng)).collect(),
             end: if rng.chance(0.5) {
                 End::Batch(size, rng.chance(0.3))
@@ -149,6 +153,7 @@ impl Plan {
     fn chain(&self, lane: &Lane, store: &Slow) -> BoxStream<'static, Result<Told>> {
         let source = |list: shardstream::stages::ShardList| {
             let list = if self.shuffle_shards { list.shuffle_shards() } else { list };
+            let list = if self.never_ends { list.repeat() } else { list };
             let shards = list.split_by_rank().split_by_worker();
             let store = store.clone();
             let samples = match self.interleave {

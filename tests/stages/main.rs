@@ -8,6 +8,7 @@ mod expand;
 mod filter;
 mod group_by_keys;
 mod key_rule;
+mod mix;
 mod open_twins;
 mod operators;
 mod prefetch;
