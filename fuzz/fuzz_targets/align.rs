@@ -34,7 +34,8 @@ fuzz_target!(|input: &[u8]| {
     let look_ahead = LookAhead { members: usize::from(members), bytes: 1 << 20 };
     let index = (mode & 1 == 1).then(|| {
         // Keys in an order that depends on the input.
-        let keys = (0..16u8).map(|i| [b'a' + ((i * (mode | 1)).wrapping_add(mode >> 4) & 15)]);
+        let place = |i: u8| i.wrapping_mul(mode | 1).wrapping_add(mode >> 4) & 15;
+        let keys = (0..16u8).map(|i| [b'a' + place(i)]);
         Arc::new(KeyIndex::of(keys).unwrap())
     });
     let joined = join_names(&names, index.clone(), look_ahead);

@@ -26,6 +26,8 @@ const PART: usize = 1 << 30;
 const LONGEST: usize = 2000;
 
 /// The processes that `mpirun` (or `srun`) started. One for a process: making it starts MPI, dropping it ends MPI.
+///
+/// Ending MPI waits for all ranks. After an error by which a rank may be gone, leave by [`std::process::exit`], which ends without that.
 pub struct Mpi {
     // Ends MPI when it is dropped.
     _universe: Universe,
