@@ -19,6 +19,8 @@
 //! assert_eq!(pipeline.needs(), Needs::AtLeast(256, 256));
 //! ```
 //!
+//! Or as JSON, which a trainer and `shardstream preview --recipe` can share: [`Pipeline::from_json`].
+//!
 //! Pictures stay 8-bit until [`Normalize`], which comes last: only what is kept is converted. The same seed, epoch and sample give the
 //! same result on every machine. All pictures of a sample see the same random numbers, so that a picture and its mask are cut alike.
 
@@ -32,6 +34,7 @@ pub mod pad;
 pub mod pid;
 mod pixels;
 pub mod resize;
+mod steps;
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,5 +1,7 @@
 //! Adding a margin.
 
+use serde::Deserialize;
+
 use super::pixels::{check, map_values, row};
 use super::{Augment, each_image};
 use crate::error::{Error, Result};
@@ -7,7 +9,8 @@ use crate::random::Rng;
 use crate::sample::{Fields, Image, Value};
 
 /// What a margin is filled with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Fill {
     /// One value in all channels.

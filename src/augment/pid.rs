@@ -124,6 +124,13 @@ impl Resolution {
         if matches!(ratio, R3x4 | R2x3 | R9x16) { (height, width) } else { (width, height) }
     }
 
+    /// The table that is named by this side.
+    #[must_use]
+    pub fn of_level(level: u32) -> Option<Self> {
+        let all = [Self::P1024, Self::P2048, Self::P3072, Self::P3840, Self::P4096];
+        all.into_iter().find(|resolution| resolution.level() == level)
+    }
+
     /// The side of the square that the table is named by.
     #[must_use]
     pub const fn level(self) -> u32 {

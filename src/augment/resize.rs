@@ -2,6 +2,7 @@
 
 use fast_image_resize as fir;
 use fir::images::{CroppedImage, ImageRef};
+use serde::Deserialize;
 
 use super::pixels::check;
 use super::{Augment, Needs, each_image};
@@ -10,7 +11,8 @@ use crate::random::Rng;
 use crate::sample::{Data, Fields, Image, Value};
 
 /// How new pixels are weighed from old ones. When a picture gets smaller the filter gets wider: no aliasing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Filter {
     /// The nearest pixel, for masks of labels.

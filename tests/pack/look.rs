@@ -2,9 +2,17 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 
-use serde_json::Value;
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use futures::TryStreamExt;
+use serde_json::Value as Json;
+use shardstream::augment::{Augment, Pipeline};
 use shardstream::pack::{ShardLimit, pack};
+use shardstream::prelude::*;
+use shardstream::sample::Image;
+use shardstream::shard::DataSet;
 use tempfile::tempdir;
 
 use crate::support::{flat, shardstream, stderr, write_photos, write_samples};
@@ -36,7 +44,7 @@ async fn info_counts_what_is_there() {
         "10",
     ]);
     assert!(told.status.success(), "{}", stderr(&told));
-    let facts: Value = serde_json::from_slice(&told.stdout).unwrap();
+    let facts: Json = serde_json::from_slice(&told.stdout).unwrap();
     assert_eq!(
         (&facts["samples"], &facts["shards"], &facts["samples_looked_into"]),
         (&17.into(), &4.into(), &17.into())
@@ -219,4 +227,74 @@ fn completions_and_manual_pages() {
             "{command}: {text}"
         );
     }
+}
+
+/// Random parts; what follows normalises.
+const RECIPE: &str = r#"["strip_extensions", {"random_resized_crop": {"width": 64, "height": 48}}, {"random_flip": {"probability": 0.5}},
+    {"colour_jitter": {"brightness": 0.4, "hue": 0.1}}"#;
+
+#[tokio::test]
+async fn preview_shows_samples_as_a_recipe_makes_them_for_that_rank() {
+    let folder = tempdir().unwrap();
+    let output = photos(folder.path()).await;
+    let (file, page) = (folder.path().join("augment.json"), folder.path().join("page.html"));
+    let normalize = r#", {"normalize": {"mean": [0.5, 0.5, 0.5], "std": [0.5, 0.5, 0.5]}}]"#;
+    fs::write(&file, format!("{RECIPE}{normalize}")).unwrap();
+    let line = format!(
+        "preview {output} -o {} --recipe {} --from 1/0/3/1 --world-size 2 --shuffle 4 --batch 2 --seed 9 -n 2",
+        page.display(),
+        file.display()
+    );
+    let done = shardstream(&line.split(' ').collect::<Vec<_>>());
+    assert!(done.status.success(), "{}", stderr(&done));
+    let text = fs::read_to_string(&page).unwrap();
+    let pictures = text.split("data:image/png;base64,").skip(1).map(|rest| {
+        let bytes = BASE64_STANDARD.decode(rest.split('"').next().unwrap()).unwrap();
+        Decoder::default().decode_field("png", bytes.into()).unwrap().as_image().unwrap().clone()
+    });
+    let shown: Vec<Image> = pictures.collect();
+
+    // What a trainer with the same recipe gets as its second batch.
+    let pipeline = Arc::new(Pipeline::from_json(&format!("{RECIPE}]")).unwrap());
+    let manifest = DataSet::at_all([&output]).load(&Local).await.unwrap();
+    let recipe = move |lane: &Lane| {
+        let shards = lane.shard_list().shuffle_shards().split_by_rank().split_by_worker();
+        let samples = shards.open_twins(Local).expand().group_by_keys().shuffle(4);
+        let pipeline = Arc::clone(&pipeline);
+        let augment = move |mut fields: Fields<_>, rng: &mut Rng| {
+            pipeline.apply(&mut fields, rng)?;
+            Ok(fields)
+        };
+        samples.decode(Decoder::default()).augment(augment).batch(2)
+    };
+    let rank = Rank::new(1, 2).unwrap();
+    let builder = Loader::builder(&manifest, recipe).rank(rank).workers(1).seed(9).first_epoch(3);
+    let mut loader = builder.allow_uneven().start().unwrap();
+    loader.try_next().await.unwrap();
+    let batch = loader.try_next().await.unwrap().unwrap();
+    let Some(Column::Tensor(images)) = batch.data.get("image") else { panic!() };
+    assert_eq!(Image::collate(shown).unwrap(), *images);
+    for head in &batch.heads {
+        assert!(text.contains(&format!("<small>{}</small>", head.key)));
+    }
+    assert!(text.contains("<small>image 64x48</small>"));
+}
+
+#[tokio::test]
+async fn preview_says_what_a_recipe_leaves_out() {
+    let folder = tempdir().unwrap();
+    let output = photos(folder.path()).await;
+    let sheet = folder.path().join("sheet.png");
+    let sheet = sheet.to_str().unwrap();
+    let preview = |recipe| shardstream(&["preview", &output, "-o", sheet, "--recipe", recipe]);
+    // The photographs have 800 pixels at most.
+    let done = preview("image_caption_augmentor:4096");
+    assert_eq!(done.status.code(), Some(1));
+    assert!(stderr(&done).contains("the recipe left out 17 samples"), "{}", stderr(&done));
+    let done = preview("image_caption_augmentor:1000");
+    let why = "part 0 of the recipe: resolution 1000 is none of 1024";
+    assert!(!done.status.success() && stderr(&done).contains(why), "{}", stderr(&done));
+    let done = preview("no-such.json");
+    let why = "no-such.json: can't read the recipe";
+    assert!(!done.status.success() && stderr(&done).contains(why), "{}", stderr(&done));
 }

@@ -3,22 +3,26 @@
 mod page;
 mod sheet;
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use clap::Args;
 use futures::StreamExt;
 use futures::stream::BoxStream;
+use serde_json::Value as Json;
 
 use super::data::Data;
 use super::info::is_picture;
 use super::output::say;
 use super::units;
-use crate::augment::resize;
+use crate::augment::{Augment, Pipeline, resize};
 use crate::decode::Decoder;
 use crate::error::{Error, Result};
 use crate::loader::{Lane, Loader, OnError};
+use crate::random::Rng;
 use crate::sample::{Batch, Collate, Data as Pixels, Fields, Image, Value};
 use crate::shard::{EpochOrder, Manifest, Order, Tail};
 use crate::stages::{MemberStream, SampleStream, ShardStream, TwinStream};
@@ -28,13 +32,21 @@ use crate::topology::Rank;
 
 /// Draws a contact sheet (PNG) or a page (HTML) of samples: pictures with captions, key, shard and sizes.
 ///
-/// The samples come through the real loader: with --from they are those that a rank would get.
+/// The samples come through the real loader: with --from they are those that a rank would get, with --recipe as it would get them.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   shardstream preview shards/ --output sheet.png
   shardstream preview shards/ --output page.html --samples 100
-  shardstream preview shards/ --output sheet.png --from 3/1/0/500 --world-size 8 --workers 4 --shuffle 1000 --batch 64 --seed 7")]
+  shardstream preview shards/ --output sheet.png --from 3/1/0/500 --world-size 8 --workers 4 --shuffle 1000 --batch 64 --seed 7
+  shardstream preview shards/ --output sheet.png --from 3/1/0/500 --shuffle 1000 --batch 64 --recipe augment.json
+  shardstream preview shards/ --output sheet.png --recipe image_caption_augmentor:1024
+
+A recipe is a JSON list of parts, the one that a trainer gives to Pipeline::from_json:
+  [\"strip_extensions\", {\"random_resized_crop\": {\"width\": 224, \"height\": 224}}, {\"random_flip\": {\"probability\": 0.5}},
+   {\"colour_jitter\": {\"brightness\": 0.2}}, {\"normalize\": {\"mean\": [0.5, 0.5, 0.5], \"std\": [0.5, 0.5, 0.5]}}]
+It draws what it draws in `.shuffle(N).decode(..).augment(recipe).batch(B)`, in that sample, epoch and seed. Pictures are shown before they are normalised;
+a sample that the recipe leaves out, or that is broken, is not there.")]
 pub(crate) struct Preview {
     #[command(flatten)]
     data: Data,
@@ -71,6 +83,10 @@ pub(crate) struct Preview {
     /// Turn pictures upright as their EXIF data say
     #[arg(long)]
     orient: bool,
+    /// Show samples as this recipe makes them: a JSON file, or `image_caption_augmentor:RESOLUTION` or
+    /// `image_caption_multi_resolution_augmentor:RESOLUTION`
+    #[arg(long, value_name = "FILE")]
+    recipe: Option<String>,
 }
 
 /// Which batch to begin with.
@@ -94,7 +110,7 @@ fn from(text: &str) -> Result<From, String> {
 }
 
 /// What is shown of one sample.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 struct Cell {
     key: String,
     shard: String,
@@ -178,6 +194,7 @@ impl Preview {
             stores,
             shuffle: self.shuffle,
             batch: self.batch,
+            recipe: self.recipe.as_deref().map(recipe).transpose()?,
             decoder: Decoder::new().orient(self.orient),
             size: u32::from(self.size),
         };
@@ -220,12 +237,34 @@ impl Preview {
                 );
                 cells.push(cell);
                 if cells.len() == usize::from(self.samples) {
-                    return Ok(cells);
+                    break;
                 }
             }
+            if cells.len() == usize::from(self.samples) {
+                break;
+            }
+        }
+        let left_out = loader.stats().filtered;
+        if left_out > 0 {
+            let line = format!("the recipe left out {}", units::plural(left_out, "sample"));
+            super::complain(&line);
         }
         Ok(cells)
     }
+}
+
+/// A recipe from a file, or one of `PiD`'s by its name.
+fn recipe(text: &str) -> Result<Arc<Pipeline>> {
+    let named = ["image_caption_augmentor", "image_caption_multi_resolution_augmentor"];
+    let json = match text.split_once(':') {
+        Some((name, resolution)) if named.contains(&name) => {
+            format!(r#"[{{"{name}": {{"resolution": {resolution}}}}}]"#)
+        }
+        _ => std::fs::read_to_string(text).map_err(|error| {
+            Error::config("can't read the recipe").with_source(error).in_shard(text)
+        })?,
+    };
+    Ok(Arc::new(Pipeline::for_display(&json).map_err(|error| error.in_shard(text))?))
 }
 
 /// A shard as a person tells it from others: with its folder, if there are several.
@@ -246,6 +285,7 @@ struct Chain {
     batch: usize,
     decoder: Decoder,
     size: u32,
+    recipe: Option<Arc<Pipeline>>,
 }
 
 impl Chain {
@@ -256,9 +296,14 @@ impl Chain {
         }
         let shards = shards.split_by_rank().split_by_worker();
         let samples = shards.open_twins(self.stores.clone()).expand().group_by_keys();
-        let (decoder, size) = (self.decoder.clone(), self.size);
-        let cell = move |fields: Fields<Bytes>, _: &mut crate::random::Rng| {
-            Ok(cell(fields, &decoder, size))
+        let (decoder, size, recipe) = (self.decoder.clone(), self.size, self.recipe.clone());
+        let cell = move |fields: Fields<Bytes>, rng: &mut Rng| match &recipe {
+            None => Ok(cell(fields, &decoder, size)),
+            Some(recipe) => {
+                let mut values = decoder.decode(fields)?;
+                recipe.apply(&mut values, rng)?;
+                made(values, size)
+            }
         };
         match self.shuffle {
             Some(n) if n > 0 => samples.shuffle(n).augment(cell).batch(self.batch).boxed(),
@@ -271,15 +316,7 @@ impl Chain {
 const AS_IT_IS: usize = 300 << 10;
 
 fn cell(fields: Fields<Bytes>, decoder: &Decoder, size: u32) -> Cell {
-    let mut cell = Cell {
-        key: String::new(),
-        shard: String::new(),
-        place: String::new(),
-        caption: String::new(),
-        fields: Vec::new(),
-        picture: None,
-        encoded: None,
-    };
+    let mut cell = Cell::default();
     for (name, bytes) in fields {
         let mut line = format!("{name} {}", units::bytes(bytes.len() as u64));
         match decoder.decode_field(&name, bytes.clone()) {
@@ -291,17 +328,57 @@ fn cell(fields: Fields<Bytes>, decoder: &Decoder, size: u32) -> Cell {
                 }
             }
             Ok(Value::Text(text)) => cell.caption.push_str(&text),
-            Ok(Value::Json(json)) => {
-                let texts = ["prompt", "prompt_medium", "prompt_short", "caption"];
-                let text = texts.iter().find_map(|name| json.get(name)?.as_str());
-                cell.caption.push_str(text.unwrap_or(&json.to_string()));
-            }
+            Ok(Value::Json(json)) => cell.caption.push_str(&caption(&json)),
             Ok(_) => {}
             Err(error) => line += &format!(": {error}"),
         }
         cell.fields.push(line);
     }
     cell
+}
+
+/// A sample as a recipe made it.
+fn made(values: Fields<Value>, size: u32) -> Result<Cell> {
+    let mut cell = Cell::default();
+    for (name, value) in values {
+        match value {
+            Value::Image(image) => {
+                cell.fields.push(format!("{name} {}x{}", image.width, image.height));
+                if cell.picture.is_none() {
+                    // Not enlarged: what the trainer sees has no more pixels.
+                    let small = image.width.max(image.height) <= size;
+                    let shown = if small { image } else { resize::longest(&image, size)? };
+                    cell.encoded = png(&shown);
+                    cell.picture = Some(shown);
+                }
+            }
+            Value::Text(text)
+                if &*name == "caption" || cell.caption.is_empty() && text.len() > 30 =>
+            {
+                cell.caption = text;
+            }
+            Value::Text(text) => cell.fields.push(format!("{name} {text}")),
+            Value::Json(json) if cell.caption.is_empty() && json.get("prompt").is_some() => {
+                cell.caption = caption(&json).into_owned();
+            }
+            Value::Json(json) => cell.fields.push(format!("{name} {json}")),
+            Value::Int(int) => cell.fields.push(format!("{name} {int}")),
+            Value::Bytes(bytes) => {
+                cell.fields.push(format!("{name} {}", units::bytes(bytes.len() as u64)));
+            }
+            other => cell.fields.push(format!("{name} {}", other.describe())),
+        }
+    }
+    Ok(cell)
+}
+
+/// What of a caption's JSON is read first.
+fn caption(json: &Json) -> Cow<'_, str> {
+    let texts = ["prompt", "prompt_medium", "prompt_short", "caption"];
+    match texts.iter().find_map(|name| json.get(name)?.as_str()) {
+        Some(text) => text.into(),
+        None => json.to_string().into(),
+    }
 }
 
 /// A picture for the page: as it is if a browser knows it and it is small, otherwise the small one as PNG.
@@ -316,7 +393,10 @@ fn encoded(name: &str, bytes: Bytes, small: Option<&Image>) -> Option<(&'static 
     if is_picture(name) && !kind.is_empty() && bytes.len() <= AS_IT_IS {
         return Some((kind, bytes));
     }
-    let small = small?;
-    let Pixels::U8(pixels) = &small.data else { return None };
-    Some(("image/png", sheet::png(small.width, small.height, pixels).ok()?.into()))
+    png(small?)
+}
+
+fn png(image: &Image) -> Option<(&'static str, Bytes)> {
+    let Pixels::U8(pixels) = &image.data else { return None };
+    Some(("image/png", sheet::png(image.width, image.height, pixels).ok()?.into()))
 }
