@@ -7,6 +7,8 @@ mod index;
 mod info;
 mod output;
 mod pack;
+#[cfg(feature = "mpi")]
+mod pack_mpi;
 mod plan;
 mod preview;
 mod progress;

@@ -112,6 +112,10 @@ pub(crate) struct Pack {
     /// Make only part I of N, counted from 0: one of N processes
     #[arg(long, value_name = "I/N", value_parser = part)]
     part: Option<Part>,
+    /// Make one part on each rank of an mpirun, and put them together at the end
+    #[cfg(feature = "mpi")]
+    #[arg(long, conflicts_with_all = ["part", "merge", "add_to", "dry_run"])]
+    mpi: bool,
     /// Put the parts together: check that all are there and write wdinfo.json
     #[arg(long, conflicts_with_all = ["input_dir", "input_list", "input_shards", "part", "dry_run", "existing"])]
     merge: bool,
@@ -137,6 +141,7 @@ Examples:
   for i in 0 1 2; do shardstream pack --input-dir photos --output-dir shards --part $i/3 & done; wait
   shardstream pack --output-dir shards --merge
   shardstream pack --input-dir photos --output-dir s3://bucket/shards      in parts of 8 MiB, no shard is held whole; --part, --resume as well
+  mpirun -n 8 shardstream pack --mpi --input-dir photos --output-dir shards      built with the feature mpi: parts and merge in one
   shardstream pack --add-to shards --input-dir photos --modalities umt5          a new twin for every shard
   shardstream pack --input-shards shards --output-dir small --shard-size 100 --drop-list bad-keys.txt
   shardstream pack --input-shards shards --input-dir latents --modalities image,caption,latent --dataset-name photos --output-dir more
@@ -178,9 +183,11 @@ impl Pack {
         } else if self.merge {
             merge(self.output())?
         } else {
-            let options = self.options()?;
-            watch(progress, async |control| pack_with(options, control).await)
-                .map_err(|error| self.hint(error))?
+            match self.pack(self.options()?, progress).map_err(|error| self.hint(error))? {
+                Some(report) => report,
+                // Another rank tells.
+                None => return Ok(ExitCode::SUCCESS),
+            }
         };
         if self.json {
             say_json(&report)?;
@@ -198,6 +205,14 @@ impl Pack {
             }
         }
         Ok(if report.is_complete() { ExitCode::SUCCESS } else { ExitCode::from(LEFT_OUT) })
+    }
+
+    fn pack(&self, options: PackOptions, progress: Progress) -> Result<Option<PackReport>> {
+        #[cfg(feature = "mpi")]
+        if self.mpi {
+            return super::pack_mpi::pack(options, progress);
+        }
+        watch(progress, async |control| pack_with(options, control).await).map(Some)
     }
 
     fn output(&self) -> &Path {

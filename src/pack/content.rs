@@ -11,6 +11,9 @@ use futures::StreamExt;
 use super::root::Root;
 use crate::store::{ByteRange, ByteStream};
 
+/// Files that are larger are asked for their size once more before they are read.
+const LARGE: u64 = 64 << 10;
+
 /// The contents of a member. The size is known before anything is read: it stands in the header.
 #[derive(Debug, Clone)]
 pub(crate) enum Content {
@@ -37,23 +40,22 @@ impl Content {
         matches!(self, Self::Slice { .. } | Self::Object { .. })
     }
 
+    /// Whether nothing can be read behind its last byte; behind a member comes the rest of the tar.
+    pub(crate) fn has_end(&self) -> bool {
+        !self.is_member()
+    }
+
     /// Opens it for reading from its first byte.
     pub(crate) fn open(&self) -> io::Result<Reader<'_>> {
         match self {
             Self::Bytes(bytes) => Ok(Reader::Bytes(bytes)),
             Self::File { path, size } => {
                 let file = open(path)?;
-                let now = file.metadata()?;
-                if !now.is_file() {
-                    return Err(io::Error::new(
-                        io::ErrorKind::InvalidInput,
-                        "is not a regular file",
-                    ));
-                }
-                if now.len() != *size {
+                // Of a large file it is good to know before much is written; a small one is read whole anyway.
+                let now = if *size > LARGE { file.metadata()?.len() } else { *size };
+                if now != *size {
                     return Err(io::Error::other(format!(
-                        "had {size} bytes when it was listed and now has {}",
-                        now.len()
+                        "had {size} bytes when it was listed and now has {now}"
                     )));
                 }
                 Ok(Reader::File(file))
