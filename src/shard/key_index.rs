@@ -10,6 +10,7 @@ use bytes::Bytes;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{ArrowReaderOptions, ParquetRecordBatchReaderBuilder};
 
+use super::parquet_footer;
 use crate::error::{Error, Result};
 use crate::sample::Key;
 use crate::sample::key::split;
@@ -178,6 +179,7 @@ impl Gathered {
         let broken = |error: parquet::errors::ParquetError| {
             Error::index("not a whole parquet file").with_source(error)
         };
+        parquet_footer::check(&file)?;
         // The column as parquet stores it: what wrote the file may call it a dictionary, a view or a large string.
         let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
         let builder =

@@ -11,6 +11,7 @@ mod key_index;
 mod leaf;
 mod manifest;
 mod mt19937;
+mod parquet_footer;
 mod path_list;
 mod pid_order;
 mod plan;
