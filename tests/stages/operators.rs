@@ -125,8 +125,8 @@ async fn a_slice_behind_a_shuffle_has_all_its_samples() {
 #[tokio::test]
 async fn unbatch_gives_the_samples_back_one_by_one() {
     let items = samples(0, 5).chain([Err(fault(0, 5))]);
-    let out = all(stream::iter(items).batch(2).unbatch()).await;
-    assert_eq!(out.iter().map(ordinal).collect::<Vec<_>>(), [0, 1, 2, 3, 5, 4]);
+    let out = all(stream::iter(items).batch(3).unbatch()).await;
+    assert_eq!(out.iter().map(ordinal).collect::<Vec<_>>(), [0, 1, 2, 5, 3, 4]);
     let bodies: Vec<_> = out.iter().flatten().map(|sample| sample.body).collect();
     assert_eq!(bodies, [0, 1, 2, 3, 4]);
     // A floor vouches for nothing that is still held.
@@ -145,12 +145,16 @@ fn unbatch_holds_a_batch_and_ends() {
     let (sender, receiver) = by_hand::<Result<Batch<Vec<u64>>>>();
     let mut stream = task::spawn(receiver.unbatch());
     tokio_test::assert_pending!(stream.poll_next());
-    let heads: Vec<_> = samples(0, 2).map(|sample| sample.unwrap().head).collect();
+    let mut heads: Vec<_> = samples(0, 2).map(|sample| sample.unwrap().head).collect();
+    // What is true of the batch as a whole.
+    heads.iter_mut().for_each(|head| head.mark.floor = 2);
     sender.send(Ok(Batch { heads: heads.clone(), data: vec![7, 8] })).unwrap();
     assert!(stream.is_woken());
-    assert_eq!(assert_ready!(stream.poll_next()).unwrap().unwrap().body, 7);
+    let first = assert_ready!(stream.poll_next()).unwrap().unwrap();
+    assert_eq!((first.body, first.head.mark.floor), (7, 1), "the second is still held");
     assert_eq!(stream.size_hint(), (1, None));
-    assert_eq!(assert_ready!(stream.poll_next()).unwrap().unwrap().body, 8);
+    let second = assert_ready!(stream.poll_next()).unwrap().unwrap();
+    assert_eq!((second.body, second.head.mark.floor), (8, 2));
     sender.send(Ok(Batch { heads, data: vec![7] })).unwrap();
     let error = assert_ready!(stream.poll_next()).unwrap().unwrap_err();
     assert!(!error.concerns_one_sample());
@@ -172,6 +176,12 @@ async fn every_checkpoint_resumes() {
         let shards = lane.shard_list().split_by_rank().split_by_worker();
         let samples = shards.open_twins(store).expand().group_by_keys();
         samples.shuffle(4).batch(3).unbatch().to_tuple(["txt"]).batch(2)
+    })
+    .await;
+    assert_chain_resumes(|lane, store| {
+        let shards = lane.shard_list().split_by_rank().split_by_worker();
+        let samples = shards.open_twins(store).expand().group_by_keys();
+        samples.batch(3).unbatch().batch(2)
     })
     .await;
 }
