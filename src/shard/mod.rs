@@ -106,6 +106,8 @@ pub struct Shard {
     pub leaf: Arc<Leaf>,
     /// How many samples the manifest counts in it.
     pub samples: Option<u64>,
+    /// Whether only some of its samples are asked for, by a key index: then fewer than the manifest counts are no fault.
+    pub partial: bool,
     /// Whether a tail policy gives it out a second time in this epoch.
     pub repeat: bool,
     /// What an earlier part of the run found out about it.

@@ -348,7 +348,12 @@ impl<St: Stream<Item = Result<Twins>>> Stream for Expand<St> {
                 continue;
             }
             let twins = match ready!(this.stream.as_mut().poll_next(cx)) {
-                Some(Ok(twins)) => twins,
+                Some(Ok(mut twins)) => {
+                    if this.keys.is_some() {
+                        Arc::make_mut(&mut twins.shard).partial = true;
+                    }
+                    twins
+                }
                 Some(Err(error)) => return Poll::Ready(Some(Err(error))),
                 None => return Poll::Ready(None),
             };

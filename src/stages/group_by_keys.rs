@@ -196,7 +196,8 @@ impl Group {
     fn close(&mut self) {
         if let Some(open) = &mut self.open {
             open.flush(true, &mut self.out);
-            let known_to_end = open.shard.state.is_some_and(|state| state.end.is_some());
+            let known_to_end =
+                open.shard.partial || open.shard.state.is_some_and(|state| state.end.is_some());
             if let Some(samples) =
                 open.shard.samples.filter(|&samples| open.index < samples && !known_to_end)
             {

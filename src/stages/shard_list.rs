@@ -291,6 +291,7 @@ impl Stream for ShardList {
                 path,
                 leaf,
                 samples,
+                partial: false,
                 repeat,
                 state,
                 first,

@@ -93,3 +93,20 @@ async fn every_checkpoint_resumes_and_it_belongs_to_the_recipe() {
     let checkpoint = build(KeyRule::Pid).start().unwrap().checkpoint();
     assert!(build(KeyRule::WebDataset).resume([checkpoint]).unwrap_err().is_checkpoint());
 }
+
+#[tokio::test]
+async fn an_index_may_list_fewer_keys_than_the_manifest_counts() {
+    let (_, store) = shardstream::testing::ragged_shards(&[3, 3]);
+    let manifest = Manifest::of_pattern("{000000..000001}.tar", Some(3)).unwrap();
+    let index = std::sync::Arc::new(KeyIndex::of(["s0_k1", "s1_k2"]).unwrap());
+    let build = || {
+        let (store, index) = (store.clone(), std::sync::Arc::clone(&index));
+        Loader::builder(&manifest, move |lane| {
+            let shards = lane.shard_list().split_by_rank().split_by_worker();
+            let members = shards.open_twins(store.clone()).expand();
+            members.keys(KeyList::All(std::sync::Arc::clone(&index))).group_by_keys()
+        })
+        .epochs(2)
+    };
+    assert_eq!(assert_resumes(build, |sample| sample.key().clone()).await, 4);
+}
