@@ -156,8 +156,6 @@ struct Open {
     shard: Arc<Shard>,
     sides: Vec<Side>,
     join: Join,
-    /// Members of other keys are passed over.
-    filter: Option<Arc<KeyIndex>>,
     rule: KeyRule,
     /// What comes behind a broken place, while that is told.
     waiting: Option<Keyed>,
@@ -180,39 +178,21 @@ impl Open {
         keys: Option<Arc<KeyIndex>>,
         ordered: bool,
     ) -> Self {
-        let sides: Vec<_> =
-            twins.tars.into_iter().map(|tar| Side::new(tar, rule, resync)).collect();
-        let names: Vec<_> = sides
+        let names: Vec<_> = twins
+            .tars
             .iter()
-            .map(|side| side.modality.as_deref().unwrap_or_default().to_owned())
+            .map(|tar| tar.modality.as_deref().unwrap_or_default().to_owned())
             .collect();
         let (join, filter) = match keys {
             Some(index) if ordered => {
                 (Join::Wanted(Wanted::new(names, index, rule, look_ahead)), None)
             }
-            filter if sides.len() > 1 => (Join::Align(Align::new(names, look_ahead)), filter),
+            filter if names.len() > 1 => (Join::Align(Align::new(names, look_ahead)), filter),
             filter => (Join::One, filter),
         };
-        Self { shard: twins.shard, sides, join, filter, rule, waiting: None, failed: None }
-    }
-
-    /// The next member of a side that may be wanted.
-    fn poll_member(&mut self, side: usize, cx: &mut Context<'_>) -> Poll<Result<Option<Keyed>>> {
-        let mut gap = None;
-        loop {
-            let mut keyed = ready!(self.sides[side].poll_member(cx))?;
-            if let (Some(keyed), Some(index)) = (&mut keyed, &self.filter)
-                && index.place(&self.rule.key(keyed.key())).is_none()
-            {
-                // Passed over, with all members of its key; a broken place in front of it is told.
-                gap = gap.or_else(|| keyed.gap.take());
-                continue;
-            }
-            if let Some(keyed) = &mut keyed {
-                keyed.gap = gap.or(keyed.gap.take());
-            }
-            return Poll::Ready(Ok(keyed));
-        }
+        let sides = twins.tars.into_iter().map(|tar| Side::new(tar, rule, resync, filter.clone()));
+        let sides = sides.collect();
+        Self { shard: twins.shard, sides, join, rule, waiting: None, failed: None }
     }
 
     /// The next entry, and whether the shard is done with it.
@@ -222,7 +202,7 @@ impl Open {
             let next = match &mut self.join {
                 Join::One => match self.waiting.take() {
                     Some(keyed) => Next::Take(0, keyed),
-                    None => match ready!(self.poll_member(0, cx)) {
+                    None => match ready!(self.sides[0].poll_member(cx)) {
                         Ok(Some(mut keyed)) => match keyed.gap.take() {
                             Some(error) => {
                                 self.waiting = Some(keyed);
@@ -242,7 +222,7 @@ impl Open {
             };
             return Poll::Ready(match next {
                 Next::Read(side) => {
-                    let member = ready!(self.poll_member(side, cx));
+                    let member = ready!(self.sides[side].poll_member(cx));
                     match self.read(side, member) {
                         Ok(()) => continue,
                         Err(error) => self.lost(error),

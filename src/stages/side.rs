@@ -1,4 +1,4 @@
-//! One tar of a shard: bytes in, members that have a key out.
+//! One tar of a shard: bytes in, members that have a key and may be wanted out.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -9,6 +9,7 @@ use super::align::Keyed;
 use super::open_twins::Tar;
 use crate::error::{Error, Result, Scope};
 use crate::sample::key::KeyRule;
+use crate::shard::KeyIndex;
 use crate::store::{ByteStream, redact};
 use crate::tar::{Parser, Step};
 
@@ -20,12 +21,19 @@ pub(super) struct Side {
     parser: Parser,
     rule: KeyRule,
     resync: bool,
-    /// The broken place behind which a good member is being looked for.
+    /// Members of other keys are passed over.
+    filter: Option<Arc<KeyIndex>>,
+    /// The broken place behind which a good member that is wanted is being looked for.
     gap: Option<Error>,
 }
 
 impl Side {
-    pub(super) fn new(tar: Tar, rule: KeyRule, resync: bool) -> Self {
+    pub(super) fn new(
+        tar: Tar,
+        rule: KeyRule,
+        resync: bool,
+        filter: Option<Arc<KeyIndex>>,
+    ) -> Self {
         Self {
             modality: tar.modality,
             path: redact(&tar.path).into_owned(),
@@ -33,16 +41,20 @@ impl Side {
             parser: Parser::new(),
             rule,
             resync,
+            filter,
             gap: None,
         }
     }
 
-    /// The next member that has a key, `None` at the end of the tar.
+    /// The next member that has a key and may be wanted, `None` at the end of the tar.
     pub(super) fn poll_member(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Keyed>>> {
         loop {
             match self.parser.next() {
                 Ok(Step::Member(member)) => {
                     let Some(key) = self.rule.key_length(&member.name) else { continue };
+                    if self.passes_over(&member.name[..key]) {
+                        continue;
+                    }
                     let gap = self.gap.take();
                     if gap.is_some() {
                         self.warn(
@@ -84,6 +96,10 @@ impl Side {
                 }
             }
         }
+    }
+
+    fn passes_over(&self, key: &[u8]) -> bool {
+        self.filter.as_ref().is_some_and(|index| index.place(&self.rule.key(key)).is_none())
     }
 
     fn warn(&self, warning: Error) {

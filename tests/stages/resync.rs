@@ -1,7 +1,10 @@
 //! A tar that is broken in the middle, read on behind the broken place.
 
+use std::sync::Arc;
+
 use shardstream::prelude::*;
-use shardstream::shard::DataSet;
+use shardstream::shard::{DataSet, KeyIndex};
+use shardstream::stages::KeyList;
 use shardstream::testing::assert_resumes;
 
 use super::support::{all, shown, tar, tars};
@@ -139,6 +142,21 @@ async fn twins_are_never_paired_wrongly_and_lost_keys_are_named() {
         let faults = out.iter().filter(|line| line.contains("checksum")).count();
         // What was lost has a place in the order each; the counts agree.
         assert_eq!((faults, out.len()), (2, 10), "{out:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_broken_place_among_keys_that_are_not_wanted_is_told() {
+    let (manifest, store) = tars(&[PAIRS]);
+    break_header(&store, "0.tar", 2);
+    for (wanted, want) in [(&["a", "d"][..], &["d: cls=4 txt=d"][..]), (&["a"], &[])] {
+        let index = KeyList::All(Arc::new(KeyIndex::of(wanted).unwrap()));
+        let members = shard_list(&manifest).open_twins(store.clone()).expand();
+        let samples = members.resync(true).keys(index).group_by_keys();
+        let out: Vec<_> = all(samples).await.iter().map(shown).collect();
+        assert_eq!(out[0], "a: cls=1 txt=a");
+        assert!(is_fault(&out[1], 2048), "{out:?}");
+        assert_eq!(out[2..], *want);
     }
 }
 
