@@ -40,11 +40,6 @@ impl Content {
         matches!(self, Self::Slice { .. } | Self::Object { .. })
     }
 
-    /// Whether nothing can be read behind its last byte; behind a member comes the rest of the tar.
-    pub(crate) fn has_end(&self) -> bool {
-        !self.is_member()
-    }
-
     /// Opens it for reading from its first byte.
     pub(crate) fn open(&self) -> io::Result<Reader<'_>> {
         match self {

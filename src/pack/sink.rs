@@ -9,6 +9,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::error::{Error, Result};
+use crate::store::local::folder_of;
 use crate::store::upload::PART;
 use crate::store::{Store, Stores, Upload};
 
@@ -25,7 +26,7 @@ impl Sink {
     pub(crate) fn file(path: PathBuf) -> Result<Self> {
         let temporary = temporary(&path);
         let open = || {
-            fs::create_dir_all(path.parent().unwrap_or(Path::new(".")))?;
+            fs::create_dir_all(folder_of(&path))?;
             File::options().read(true).write(true).create(true).truncate(true).open(&temporary)
         };
         let file = open().map_err(|e| fatal(&path, e))?;
@@ -84,7 +85,7 @@ impl Sink {
             Self::File { path, temporary, named, .. } => {
                 let rename = || {
                     fs::rename(&*temporary, &*path)?;
-                    File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all()
+                    File::open(folder_of(path))?.sync_all()
                 };
                 rename().map_err(|e| fatal(path, e))?;
                 *named = true;

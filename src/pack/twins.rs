@@ -165,7 +165,8 @@ impl Twin {
         let mut reader = content.open().map_err(Failure::Read)?;
         self.write(&ustar::head(name, size)).map_err(Failure::Write)?;
         // One byte more than is due is asked for: that it isn't there tells, without a call of its own, that the file has not grown.
-        let beyond = u64::from(content.has_end());
+        // Behind a member comes the rest of its tar.
+        let beyond = u64::from(!content.is_member());
         let mut left = size + beyond;
         while left > 0 {
             if self.filled == self.buffer.len()

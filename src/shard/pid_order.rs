@@ -87,6 +87,8 @@ pub struct LegacySkip {
     pub shards_of_lane: u64,
     /// How many samples each rank sees again, by the mean size of a shard.
     pub repeated_samples: u64,
+    /// That mean size.
+    pub chunk_size: u64,
 }
 
 impl LegacyStart {
@@ -177,6 +179,7 @@ impl LegacyStart {
         Ok(LegacySkip {
             shards_of_lane: skipped,
             repeated_samples: self.start_index - skipped * workers * chunk_size,
+            chunk_size,
         })
     }
 }
@@ -185,7 +188,7 @@ impl LegacySkip {
     /// What to tell people, if anything is seen again.
     #[must_use]
     pub fn warning(self) -> Option<String> {
-        let Self { shards_of_lane, repeated_samples } = self;
+        let Self { shards_of_lane, repeated_samples, .. } = self;
         (repeated_samples > 0).then(|| {
             format!(
                 "WDS_START_INDEX counts whole shards: each worker leaves out its first {shards_of_lane}, so that each rank sees about \

@@ -1,7 +1,7 @@
 //! `group_by_keys`: consecutive members of one key become a sample, which gets its place in the order.
 
 use std::borrow::Cow;
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::VecDeque;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -13,9 +13,10 @@ use futures::stream::{Fuse, FusedStream, StreamExt};
 use pin_project_lite::pin_project;
 
 use super::expand::{Entry, Member};
+use super::field_names::{Names, modality_prefix};
+use super::seen::{Came, Seen};
 use crate::error::{Error, Result, Scope};
 use crate::position::Mark;
-use crate::random::hash_bytes;
 use crate::recipe;
 use crate::sample::key::{Key, KeyRule};
 use crate::sample::{Fields, Head, Name, Origin, Sample};
@@ -101,8 +102,6 @@ struct Open {
     /// What the sample before had: by it a sample in front of a fault is known to be whole.
     fields_before: Vec<Name>,
     seen: Seen,
-    /// With renamed keys: which part of a member's name each was made of.
-    renamed: HashMap<Bytes, Bytes>,
 }
 
 /// The sample that is being gathered.
@@ -262,7 +261,6 @@ impl Open {
             pending: None,
             fields_before: Vec::new(),
             seen: Seen::default(),
-            renamed: HashMap::new(),
         }
     }
 
@@ -286,27 +284,22 @@ impl Open {
         };
         let fields = Fields::with_capacity(self.fields_before.len());
         let mut pending = Pending { stem, key, rule: member.rule, fields, ..Pending::default() };
-        if !self.seen.insert(&pending.key) {
-            match self.renamed.get(&pending.key).filter(|other| **other != pending.stem) {
-                Some(other) => {
-                    let message = format!(
-                        "its members are named {} and an earlier sample's {}, and renaming makes one key of both: this one is left out",
-                        Key::from(pending.stem.clone()),
-                        Key::from(other.clone())
-                    );
-                    pending.collision = Some(Error::group(message).at(member.offset));
-                }
-                None => self.notice(
-                    &pending.key,
-                    "the key comes back after its sample was closed: its members are not adjacent, so it is in two halves",
-                    None,
-                    out,
-                ),
+        match self.seen.add(&pending.key, &pending.stem, member.rule) {
+            Came::First => {}
+            Came::Again => self.notice(
+                &pending.key,
+                "the key comes back after its sample was closed: its members are not adjacent, so it is in two halves",
+                None,
+                out,
+            ),
+            Came::Collides(other) => {
+                let message = format!(
+                    "its members are named {} and an earlier sample's {}, and renaming makes one key of both: this one is left out",
+                    Key::from(pending.stem.clone()),
+                    Key::from(other)
+                );
+                pending.collision = Some(Error::group(message).at(member.offset));
             }
-        }
-        if member.rule != KeyRule::WebDataset {
-            let (key, stem) = (pending.key.clone(), pending.stem.clone());
-            self.renamed.entry(key).or_insert(stem);
         }
         self.pending = Some(pending);
     }
@@ -447,71 +440,5 @@ impl Open {
     fn is_like_before(&self, pending: &Pending) -> bool {
         !self.fields_before.is_empty()
             && self.fields_before.iter().all(|name| pending.fields.get(name).is_some())
-    }
-}
-
-/// `umt5/xxl` -> `umt5_xxl.`: the modality as field names begin with it.
-fn modality_prefix(modality: &str) -> String {
-    let mut prefix = modality.replace('/', "_").to_lowercase();
-    prefix.push('.');
-    prefix
-}
-
-/// Field names, made once and shared.
-#[derive(Default)]
-struct Names(Vec<Spelling>);
-
-/// Modality, extension as it stands in the tar, and the name of the field.
-type Spelling = (Option<Box<str>>, Box<[u8]>, Name);
-
-impl Names {
-    /// More different names than any sample has: then they are made anew instead of growing the list.
-    const MOST: usize = 256;
-
-    fn get(&mut self, modality: Option<&str>, extension: &[u8]) -> Name {
-        let known = self.0.iter().find(|(m, e, _)| m.as_deref() == modality && **e == *extension);
-        if let Some((_, _, name)) = known {
-            return Arc::clone(name);
-        }
-        let mut text = modality.map(modality_prefix).unwrap_or_default();
-        text.push_str(&Key::from(Bytes::copy_from_slice(extension)).to_string().to_lowercase());
-        // Two spellings of one name (JPG, jpg) share it.
-        let name = self
-            .0
-            .iter()
-            .find(|(.., name)| **name == *text)
-            .map_or_else(|| text.into(), |(.., name)| Arc::clone(name));
-        if self.0.len() < Self::MOST {
-            self.0.push((modality.map(Into::into), extension.into(), Arc::clone(&name)));
-        }
-        name
-    }
-}
-
-/// The keys of a shard so far. As long as they come sorted, as good packers write them, the newest is enough to know that none came twice.
-#[derive(Default)]
-struct Seen {
-    hashes: Vec<u64>,
-    set: HashSet<u64>,
-    newest: Bytes,
-    sorted: bool,
-}
-
-impl Seen {
-    /// Adds a key; whether it is new.
-    fn insert(&mut self, key: &Bytes) -> bool {
-        let hash = hash_bytes(key);
-        if self.hashes.is_empty() {
-            self.sorted = true;
-        } else if self.sorted && key <= &self.newest {
-            self.sorted = false;
-            self.set = self.hashes.iter().copied().collect();
-        }
-        let new = self.sorted || self.set.insert(hash);
-        if self.sorted {
-            self.newest = key.clone();
-            self.hashes.push(hash);
-        }
-        new
     }
 }

@@ -257,7 +257,8 @@ pub fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
     written
 }
 
-fn folder_of(path: &Path) -> &Path {
+/// The folder that a file is in; the current one for a bare name.
+pub(crate) fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 

@@ -247,11 +247,13 @@ impl Note {
                 Failure::status(status, retry_after, &text)
             }
             // Azure and others send the whole object, or nothing, when a range begins at its end; the client finds out.
-            Some(_) if past_end_in(&text).is_some() => Failure::new(
-                FailureKind::PastEnd { size: past_end_in(&text) },
-                "the object ends before the bytes that were asked for",
-            ),
-            Some(_) => Failure::mismatch(text),
+            Some(_) => match past_end_in(&text) {
+                size @ Some(_) => Failure::new(
+                    FailureKind::PastEnd { size },
+                    "the object ends before the bytes that were asked for",
+                ),
+                None => Failure::mismatch(text),
+            },
             None if CREDENTIALS.iter().any(|place| text.contains(place)) => Failure::new(
                 FailureKind::Credentials,
                 format!(

@@ -83,6 +83,14 @@ impl<T: Transport> Multipart<T> {
         }
     }
 
+    /// Waits for all parts that are on their way.
+    async fn arrive(&mut self) -> Result<()> {
+        while !self.tasks.is_empty() {
+            self.join().await?;
+        }
+        Ok(())
+    }
+
     async fn send(&mut self, part: Bytes) -> Result<()> {
         while self.tasks.len() >= AT_ONCE {
             self.join().await?;
@@ -107,9 +115,7 @@ impl<T: Transport> Multipart<T> {
     }
 
     async fn finish(&mut self) -> Result<()> {
-        while !self.tasks.is_empty() {
-            self.join().await?;
-        }
+        self.arrive().await?;
         let parts: Vec<String> = self.parts.iter().flatten().cloned().collect();
         // If the answer to the first attempt is lost, the next one finds no upload of that name: it has become the object.
         let (again, bytes) = (AtomicBool::new(false), self.bytes);
@@ -144,13 +150,7 @@ impl<T: Transport> Upload for Multipart<T> {
     }
 
     fn flush(&mut self) -> BoxFuture<'_, Result<()>> {
-        async {
-            while !self.tasks.is_empty() {
-                self.join().await?;
-            }
-            Ok(())
-        }
-        .boxed()
+        self.arrive().boxed()
     }
 
     fn complete(&mut self) -> BoxFuture<'_, Result<()>> {
