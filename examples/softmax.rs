@@ -72,16 +72,5 @@ fn data() -> std::result::Result<(Manifest, Memory), Box<dyn std::error::Error>>
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/decode");
     let photos =
         [std::fs::read(folder.join("photo-a.png"))?, std::fs::read(folder.join("photo-b.png"))?];
-    let store = Memory::new();
-    let shards: Vec<String> = (0..4).map(|shard| format!("{shard:06}.tar")).collect();
-    for shard in &shards {
-        let names: Vec<_> = (0..40).map(|i| (format!("{i}.png"), format!("{i}.cls"))).collect();
-        let mut files: Vec<(&str, &[u8])> = Vec::new();
-        for (i, (png, cls)) in names.iter().enumerate() {
-            files.push((png, &photos[i % 2]));
-            files.push((cls, if i % 2 == 0 { b"0" } else { b"1" }));
-        }
-        store.insert(shard.clone(), testing::tar(&files));
-    }
-    Ok((Manifest::of_shards(shards)?, store))
+    Ok(testing::classes(4, 40, "png", &photos))
 }

@@ -49,14 +49,42 @@ pub fn shards(shards: usize, samples: usize) -> (Manifest, Memory) {
 /// Never: the paths are fine.
 #[must_use]
 pub fn ragged_shards(samples: &[usize]) -> (Manifest, Memory) {
+    in_memory(samples.iter().enumerate().map(|(shard, &samples)| {
+        let key = |i| format!("s{shard}_k{i}");
+        (0..samples).map(|i| (format!("{}.txt", key(i)), key(i).into_bytes())).collect()
+    }))
+}
+
+/// As [`shards`], for learning: the fields of a sample are one of these files, in turn, under this extension, and its place among them
+/// as `cls`.
+///
+/// # Panics
+/// If there are no files, or the extension is longer than a plain header can hold.
+#[must_use]
+pub fn classes(
+    shards: usize,
+    samples: usize,
+    extension: &str,
+    files: &[Vec<u8>],
+) -> (Manifest, Memory) {
+    in_memory((0..shards).map(|_| {
+        let pair = |i: usize| {
+            let class = i % files.len();
+            [
+                (format!("{i}.{extension}"), files[class].clone()),
+                (format!("{i}.cls"), class.to_string().into_bytes()),
+            ]
+        };
+        (0..samples).flat_map(pair).collect()
+    }))
+}
+
+/// Single tars of these files.
+fn in_memory(shards: impl Iterator<Item = Vec<(String, Vec<u8>)>>) -> (Manifest, Memory) {
     let store = Memory::new();
     let mut paths = Vec::new();
-    for (shard, &samples) in samples.iter().enumerate() {
-        let files: Vec<_> = (0..samples)
-            .map(|i| (format!("s{shard}_k{i}.txt"), format!("s{shard}_k{i}")))
-            .collect();
-        let files: Vec<_> =
-            files.iter().map(|(name, text)| (name.as_str(), text.as_bytes())).collect();
+    for (shard, files) in shards.enumerate() {
+        let files: Vec<_> = files.iter().map(|(name, data)| (name.as_str(), &data[..])).collect();
         paths.push(format!("{shard:06}.tar"));
         store.insert(format!("{shard:06}.tar"), tar(&files));
     }

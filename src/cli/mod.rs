@@ -12,6 +12,7 @@ mod pack_mpi;
 mod plan;
 mod preview;
 mod progress;
+mod sample_json;
 mod shell;
 mod units;
 mod verify;

@@ -23,6 +23,7 @@ mod profile;
 mod provider;
 mod quantity;
 pub mod remote;
+mod remote_options;
 mod retry;
 mod router;
 pub mod transport;

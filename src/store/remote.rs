@@ -14,11 +14,12 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::budget::{Budget, Limit, Reservation};
+use super::budget::{Limit, Reservation};
 use super::pace::{Pace, Progress, Verdict};
 use super::part::{Found, Part, Until, Watch, give_up};
 use super::pipe::{Outlet, Piece, pipe};
-use super::retry::{Decision, RetryOptions, Spell, decide};
+pub use super::remote_options::RemoteOptions;
+use super::retry::{Decision, Spell, decide};
 use super::transport::{Attempt, Failure, FailureKind, Transport};
 use super::upload::{Multipart, Upload};
 use super::width::{Round, Width};
@@ -26,49 +27,6 @@ use super::{ByteRange, ByteStream, Meta, Store};
 use crate::error::{Error, Result};
 use crate::random;
 use crate::redact::redact;
-
-/// How remote objects are read.
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub struct RemoteOptions {
-    /// Patience.
-    pub retry: RetryOptions,
-    /// Bytes of one request. The least that a stream holds, whatever the budget.
-    pub part: u64,
-    /// Ranges of one object that are read at once, at most. How many are, depends on what helps.
-    pub ranges: usize,
-    /// Bytes held ahead, over all streams.
-    pub budget: Budget,
-    /// Connections, over all streams.
-    pub limit: Limit,
-}
-
-impl Default for RemoteOptions {
-    /// Parts of 8 MiB, up to 32 ranges of an object, 512 MiB ahead, 64 connections.
-    fn default() -> Self {
-        Self {
-            retry: RetryOptions::default(),
-            part: 8 << 20,
-            ranges: 32,
-            budget: Budget::new(512 << 20),
-            limit: Limit::new(64),
-        }
-    }
-}
-
-impl RemoteOptions {
-    pub(super) fn check(&self) -> Result<()> {
-        if !(1..=1 << 30).contains(&self.part) || self.ranges == 0 {
-            return Err(Error::config("a part has 1 B to 1 GiB, and at least one range is read"));
-        }
-        if self.retry.attempts == 0 || self.retry.stall_timeout.is_zero() {
-            return Err(Error::config(
-                "at least one attempt is made, and the stall timeout is above zero",
-            ));
-        }
-        Ok(())
-    }
-}
 
 /// Ranges that a stream begins with on a store of which nothing is known yet.
 const FIRST_WIDTH: usize = 8;
