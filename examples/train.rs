@@ -1,6 +1,6 @@
 //! Trains a small model on real photographs, streamed from tar shards, and resumes in the middle.
 //!
-//!     cargo run --release --example train [FOLDER]
+//!     cargo run --example train [FOLDER]
 //!
 //! FOLDER holds `photos/NAME.jpg` and `captions/NAME.json` (default: `tests/data` of this repository). Crops of the photographs are
 //! packed with their captions into twin tars in a temporary folder, and the model learns which caption belongs to a crop. In the middle
