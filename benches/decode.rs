@@ -14,6 +14,9 @@ use shardstream::decode::Decoder;
 use shardstream::random::Rng;
 use shardstream::sample::{Fields, Value};
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const THREADS: usize = 2;
 /// Pictures decoded by each thread in one go.
 const EACH: usize = 8;

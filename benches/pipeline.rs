@@ -3,9 +3,10 @@
 //! `cargo bench --bench pipeline` prints, each as the median of runs taken in turns, with the CPU seconds beside the wall time:
 //! - twins, join, shuffle(1000), batch(64) without decoding, against walking the same tars;
 //! - two lanes against one;
-//! - decode, resize and crop to 224, normalised batches of 64, against a bare loop of the same work on all cores.
+//! - decode, resize and crop to 224, normalised `f32` batches of 64, against a bare loop of the same decoding and resizing on all cores:
+//!   new memory for each batch, and batches written into memory that the caller keeps.
 //!
-//! `-- --test` runs everything once on little data.
+//! `-- --test` runs everything once on little data; `-- small`, `-- large`, `-- decode` run one part.
 
 #![allow(clippy::print_stdout, clippy::unwrap_used, missing_docs)]
 
@@ -15,11 +16,15 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures::StreamExt;
-use shardstream::augment::{crop, normalize, resize};
+use shardstream::augment::{Augment, Normalize, crop, normalize, resize};
 use shardstream::prelude::*;
+use shardstream::sample::{Image, Loose, batch_into};
 use shardstream::store::ByteRange;
 use shardstream::tar::{Parser, Step};
 use shardstream::testing;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Wall and CPU time of a run.
 #[derive(Debug, Clone, Copy)]
@@ -200,12 +205,11 @@ fn photographs() -> Vec<Bytes> {
     paths.into_iter().map(|path| std::fs::read(path).unwrap().into()).collect()
 }
 
-/// What is done with each picture: shortest side 256, centre 224 x 224, normalised.
-fn prepare(fields: &Fields<Value>) -> Result<Tensor> {
+/// What is done with each picture: shortest side 256, centre 224 x 224.
+fn prepare(fields: &Fields<Value>) -> Result<Image> {
     let (_, value) = fields.iter().next().ok_or_else(|| Error::augment("no fields"))?;
     let image = value.as_image().ok_or_else(|| Error::augment("no picture"))?;
-    let image = crop::center(&resize::shortest(image, 256)?, 224, 224)?;
-    normalize(&image, &[0.5; 3], &[0.5; 3])
+    crop::center(&resize::shortest(image, 256)?, 224, 224)
 }
 
 fn decoding(runtime: &tokio::runtime::Runtime, rounds: usize, total: usize) {
@@ -230,34 +234,69 @@ fn decoding(runtime: &tokio::runtime::Runtime, rounds: usize, total: usize) {
                         }
                         let mut fields = Fields::new();
                         fields.insert("image.jpg", pictures[i % pictures.len()].clone());
-                        std::hint::black_box(prepare(&decoder.decode(fields).unwrap()).unwrap());
+                        let image = prepare(&decoder.decode(fields).unwrap()).unwrap();
+                        std::hint::black_box(normalize(&image, &[0.5; 3], &[0.5; 3]).unwrap());
                     }
                 });
             }
         });
     };
-    let loader = || {
-        let decoder = decoder.clone();
+    let pictures_of = |lane: &Lane, decoder: &Decoder| {
+        let shards = lane.shard_list().shuffle_shards().split_by_rank().split_by_worker();
+        let samples = shards.open_twins(Local).expand().group_by_keys().shuffle(100);
+        let pictures = samples.map_body(|mut fields| {
+            fields.remove("caption.json");
+            Ok(fields)
+        });
+        pictures.decode(decoder.clone())
+    };
+    let collated = || {
+        let (decoder, normalize) = (decoder.clone(), Normalize::symmetric());
         let recipe = move |lane: &Lane| {
-            let shards = lane.shard_list().shuffle_shards().split_by_rank().split_by_worker();
-            let samples = shards.open_twins(Local).expand().group_by_keys().shuffle(100);
-            samples
-                .map_body(|mut fields| {
-                    fields.remove("caption.json");
-                    Ok(fields)
-                })
-                .decode(decoder.clone())
-                .augment(|fields, _| prepare(&fields))
+            let normalize = normalize.clone();
+            pictures_of(lane, &decoder)
+                .augment(move |fields, _| normalize.picture(prepare(&fields)?))
                 .batch(64)
         };
         Loader::builder(&manifest, recipe).workers(2)
     };
-    let mut runs: Vec<Box<dyn FnMut() + '_>> =
-        vec![Box::new(bare), Box::new(|| assert_eq!(drain(runtime, loader()), total))];
+    let loose = || {
+        let (decoder, normalize) = (decoder.clone(), Normalize::symmetric());
+        let recipe = move |lane: &Lane| {
+            let normalize = normalize.clone();
+            let pictures = pictures_of(lane, &decoder).augment(move |fields, rng| {
+                let image = Value::Image(prepare(&fields)?);
+                let mut fields = Fields::from_iter([("image".into(), image)]);
+                normalize.apply(&mut fields, rng)?;
+                Ok(Loose(fields))
+            });
+            pictures.batch(64)
+        };
+        Loader::builder(&manifest, recipe).workers(2)
+    };
+    let placed = || {
+        let mut buffers = Fields::from_iter([("image".into(), vec![0; 64 * 3 * 224 * 224 * 4])]);
+        runtime.block_on(async {
+            let mut loader = loose().start().unwrap();
+            let mut samples = 0;
+            while let Some(batch) = loader.next().await {
+                let batch = batch.unwrap();
+                samples += batch.heads.len();
+                std::hint::black_box(batch_into(batch.data, &mut buffers).unwrap());
+            }
+            samples
+        })
+    };
+    let mut runs: Vec<Box<dyn FnMut() + '_>> = vec![
+        Box::new(bare),
+        Box::new(|| assert_eq!(drain(runtime, collated()), total)),
+        Box::new(|| assert_eq!(placed(), total)),
+    ];
     let took = medians(rounds, &mut runs);
     println!("{total} photographs -> shortest side 256, crop 224, normalised f32 batches of 64");
     line(&format!("bare loop on {cores} threads"), took[0], total, None);
     line("pipeline, 2 lanes", took[1], total, Some(took[0]));
+    line("pipeline, 2 lanes, into the caller's memory", took[2], total, Some(took[0]));
 }
 
 fn main() {
@@ -265,9 +304,18 @@ fn main() {
         || std::env::args().any(|argument| argument == "--test");
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     let rounds = if is_test { 1 } else { 7 };
-    let (small, large) = if is_test { (500, 20) } else { (10_000, 500) };
-    without_decoding(&runtime, rounds, 4, small, 4096);
-    without_decoding(&runtime, rounds, 4, large, 100_000);
-    decoding(&runtime, rounds, if is_test { 64 } else { 2048 });
+    let (small, large) = if is_test { (500, 20) } else { (50_000, 2500) };
+    let parts: Vec<String> =
+        std::env::args().skip(1).filter(|argument| !argument.starts_with("--")).collect();
+    let wanted = |part: &str| parts.is_empty() || parts.iter().any(|wanted| wanted == part);
+    if wanted("small") {
+        without_decoding(&runtime, rounds, 4, small, 4096);
+    }
+    if wanted("large") {
+        without_decoding(&runtime, rounds, 4, large, 100_000);
+    }
+    if wanted("decode") {
+        decoding(&runtime, rounds, if is_test { 64 } else { 2048 });
+    }
     println!("peak RSS {:.0} MB", peak_rss_mb());
 }

@@ -13,6 +13,9 @@ use futures::StreamExt;
 use shardstream::store::{ByteRange, ByteStream, Local, Store};
 use shardstream::tar::{Parser, Step};
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Size of the chunks, as [`Local`] reads them.
 const CHUNK: usize = 1 << 20;
 

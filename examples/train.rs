@@ -23,6 +23,9 @@ use shardstream::pack::{ShardLimit, ShardParams, ShardWriter};
 use shardstream::prelude::*;
 use shardstream::sample::{Data, Image};
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const CROPS_OF_EACH: u64 = 24;
 const PACKED_SIDE: u32 = 56;
 const SEEN_SIDE: u32 = 48;
@@ -139,7 +142,7 @@ fn recipe(lane: &Lane, captions: Vec<String>) -> impl Stream<Item = Result<Crops
         .augment(move |mut fields, rng| {
             change.apply(&mut fields, rng)?;
             let (pixels, caption) = (fields.remove("image.png"), fields.get("caption.json"));
-            let (Some(Value::Tensor(pixels)), Some(Value::Json(caption))) = (pixels, caption)
+            let (Some(Value::Normalized(pixels)), Some(Value::Json(caption))) = (pixels, caption)
             else {
                 return Err(Error::augment("a crop has an image.png and a caption.json"));
             };

@@ -97,6 +97,7 @@ impl Augment for Ragged {
         self.0.iter().try_for_each(|names| {
             fields.map_field(names, |value| match value {
                 Value::Tensor(tensor) | Value::Ragged(tensor) => Ok(Value::Ragged(tensor)),
+                Value::Normalized(picture) => Ok(Value::Ragged(picture.to_tensor())),
                 Value::Image(image) => Ok(Value::Ragged(image.to_tensor())),
                 other => Err(Error::augment(format!(
                     "{} has no shape that could differ: only tensors and pictures have",

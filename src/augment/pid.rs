@@ -4,7 +4,7 @@
 //!
 //! | field | value |
 //! |---|---|
-//! | `image` | `f32` tensor `[3, H, W]` from -1 to 1, or the 8-bit picture ([`Fixed::as_image`]) |
+//! | `image` | `f32` tensor `[3, H, W]` from -1 to 1 (a [`Value::Normalized`] until its batch is put together), or the 8-bit picture ([`Fixed::as_image`]) |
 //! | `caption` | one text |
 //! | `aspect_ratio` | text, the bucket: `16,9`, or `L2048_16,9` |
 //! | `aug_params` | JSON, `{"cropping": {"resize_w", "resize_h", "crop_x0", "crop_y0", "crop_w", "crop_h"}}` |
@@ -20,7 +20,7 @@ use serde_json::json;
 use super::caption::PickCaption;
 use super::crop;
 use super::fields::{Rename, StripExtensions};
-use super::normalize::normalize;
+use super::normalize::Normalize;
 use super::resize::{self, Filter};
 use super::{Augment, Needs};
 use crate::error::{Error, Result};
@@ -232,7 +232,7 @@ impl Common {
         let value = if self.as_image {
             Value::Image(image)
         } else {
-            Value::Tensor(normalize(&image, &[0.5; 3], &[0.5; 3])?)
+            Normalize::symmetric().value(image)?
         };
         fields.insert("image", value);
         fields.insert("aspect_ratio", Value::Text(bucket));

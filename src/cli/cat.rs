@@ -100,6 +100,9 @@ pub(crate) struct Args {
     /// Write the checkpoint at the start and after every N batches too.
     #[arg(long, value_name = "N", requires = "checkpoint")]
     checkpoint_every: Option<u64>,
+    /// Pass over settled samples by the indexes that `shardstream index` wrote, in DIR or where it writes by default.
+    #[arg(long, value_name = "DIR", num_args = 0..=1, conflicts_with_all = ["index", "key_rule"])]
+    sample_index: Option<Option<String>>,
     /// Go on from these parts of a checkpoint.
     #[arg(long, value_name = "FILE", num_args = 1..)]
     resume: Vec<PathBuf>,
@@ -127,6 +130,7 @@ type Lines = Batch<Vec<String>>;
 #[derive(Debug, Clone)]
 struct Chain {
     stores: Stores,
+    sample_index: Option<Option<String>>,
     keys: Option<KeyList>,
     key_rule: KeyRule,
     resync: bool,
@@ -144,7 +148,11 @@ impl Chain {
             shards = shards.shuffle_shards();
         }
         let shards = shards.split_by_rank().split_by_worker();
-        let mut members = shards.open_twins(self.stores.clone()).expand();
+        let mut twins = shards.open_twins(self.stores.clone());
+        if let Some(folder) = &self.sample_index {
+            twins = twins.sample_index(folder.as_deref());
+        }
+        let mut members = twins.expand();
         if let Some(keys) = &self.keys {
             members = members.keys(keys.clone());
         }
@@ -182,6 +190,7 @@ impl Args {
         }
         let chain = Chain {
             stores,
+            sample_index: self.sample_index.clone(),
             keys,
             key_rule: match self.key_rule {
                 Names::Webdataset => KeyRule::WebDataset,

@@ -4,16 +4,14 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Args;
-use futures::StreamExt;
 
 use super::data::Data;
 use super::progress::Progress;
 use super::{complain, output, units};
-use crate::error::{Error, Result};
-use crate::shard::{IndexedTwin, KeyIndex, Leaf, Places, SampleIndex};
-use crate::store::decompress::Compression;
-use crate::store::{ByteRange, Store, redact};
-use crate::tar::{Parser, Step};
+use crate::error::Result;
+use crate::pack;
+use crate::shard::{Leaf, SampleIndex};
+use crate::store::Store;
 
 /// Writes an index of samples for each shard: key, and offset and size in each twin.
 ///
@@ -62,85 +60,14 @@ impl Index {
     }
 }
 
-/// Walks the twins of one shard and writes its index.
+/// Indexes one shard and writes that down.
 async fn index_shard(
     store: &dyn Store,
     leaf: &Leaf,
     path: &str,
     output: Option<&str>,
 ) -> Result<SampleIndex> {
-    let tars = match leaf.modalities() {
-        [] => vec![(String::new(), leaf.tar_path(path))],
-        modalities => modalities
-            .iter()
-            .map(|modality| (modality.to_string(), leaf.twin_path(modality, path)))
-            .collect(),
-    };
-    let mut twins = Vec::new();
-    for (modality, tar) in tars {
-        let twin = IndexedTwin::new(modality, &store.head(&tar).await?)?;
-        let places =
-            walk(store, &tar, twin.size).await.map_err(|error| error.in_shard(redact(&tar)))?;
-        // A tar that is being written while it is read.
-        twin.check(&store.head(&tar).await?)?;
-        twins.push((twin, places));
-    }
-    let index = SampleIndex::join(twins)?;
-    let target = match (output, leaf.root()) {
-        (Some(folder), _) => {
-            KeyIndex::path_of(folder, path.rsplit_once("://").map_or(path, |(_, path)| path))
-        }
-        (None, "") => KeyIndex::path_of("", &beside(path)),
-        (None, root) => KeyIndex::path_of(&format!("{}/index", root.trim_end_matches('/')), path),
-    };
-    store.put(&target, index.encode()?).await?;
+    let index = pack::index_shard(store, leaf, path).await?;
+    store.put(&SampleIndex::path_of(output, leaf, path), index.encode()?).await?;
     Ok(index)
-}
-
-/// For a tar that stands alone: the folder `index` in its own folder.
-fn beside(path: &str) -> String {
-    match path.rsplit_once('/') {
-        Some((folder, name)) => format!("{folder}/index/{name}"),
-        None => format!("index/{path}"),
-    }
-}
-
-async fn walk(store: &dyn Store, tar: &str, size: u64) -> Result<Places> {
-    let (mut parser, mut places) = (Parser::new(), Places::new());
-    let mut stream = store.read(tar, ByteRange::ALL);
-    let mut is_first = true;
-    loop {
-        match parser.next()? {
-            Step::Member(member) => places.add(&member)?,
-            Step::Warning(warning) => complain(&Error::from(warning).in_shard(redact(tar))),
-            Step::End { .. } if parser.has_global_names() => {
-                return Err(Error::index(
-                    "a global PAX header names or sizes its members: they can't be read one by one",
-                ));
-            }
-            Step::End { clean } => {
-                if !clean {
-                    complain(
-                        &Error::tar("no end mark: members may be missing")
-                            .at(size)
-                            .in_shard(redact(tar)),
-                    );
-                }
-                return Ok(places);
-            }
-            Step::NeedMore => match stream.next().await.transpose()? {
-                Some(chunk) => {
-                    if let Some(compression) =
-                        std::mem::take(&mut is_first).then(|| Compression::of(&chunk)).flatten()
-                    {
-                        return Err(Error::index(format!(
-                            "{compression} data: samples in it have no place of their own"
-                        )));
-                    }
-                    parser.push(chunk);
-                }
-                None => parser.finish(),
-            },
-        }
-    }
 }

@@ -51,6 +51,7 @@ fn value_json(value: &Value, pixels: bool) -> Option<Json> {
         Value::Int(n) => json!({"int": n}),
         Value::Image(image) => json!({"image": image_json(image, pixels)}),
         Value::Tensor(tensor) | Value::Ragged(tensor) => json!({"tensor": tensor_json(tensor)}),
+        Value::Normalized(picture) => json!({"tensor": tensor_json(&picture.to_tensor())}),
         Value::Tensors(tensors) => {
             let all: serde_json::Map<_, _> =
                 tensors.iter().map(|(name, tensor)| (name.clone(), tensor_json(tensor))).collect();

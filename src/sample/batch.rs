@@ -54,6 +54,9 @@ pub trait Collate: Sized {
     /// What a batch of them is.
     type Output;
 
+    /// Whether collating only moves the bodies: then it happens where the samples are gathered, and not on a thread of its own.
+    const MOVES: bool = false;
+
     /// Whether `self` may stand in one batch behind `first`.
     ///
     /// # Errors
@@ -112,6 +115,8 @@ macro_rules! collate_to_list {
         impl Collate for $t {
             type Output = Vec<Self>;
 
+            const MOVES: bool = true;
+
             fn check(&self, _: &Self) -> Result<()> {
                 Ok(())
             }
@@ -162,6 +167,8 @@ macro_rules! collate_tuple {
     ($($name:ident $index:tt),*) => {
         impl<$($name: Collate),*> Collate for ($($name,)*) {
             type Output = ($($name::Output,)*);
+
+            const MOVES: bool = $($name::MOVES)&&*;
 
             fn check(&self, first: &Self) -> Result<()> {
                 $(self.$index.check(&first.$index)?;)*

@@ -2,6 +2,7 @@
 
 use super::batch::{Collate, Column, Columns, Ragged};
 use super::fields::{Fields, Name};
+use super::normalized::Normalized;
 use super::tensor::{Data, Tensor};
 use super::value::{Image, Value};
 use crate::error::{Error, Result};
@@ -56,6 +57,14 @@ impl Collate for Value {
             (Self::Image(own), Self::Image(first)) => own.check(first),
             (Self::Tensor(own), Self::Tensor(first)) => own.check(first),
             (Self::Ragged(own), Self::Ragged(first)) => check_ragged(own, first),
+            (Self::Normalized(own), Self::Normalized(first)) => own.check(first),
+            // Pictures of 8 and of 16 bits, normalised, are the same to a batch.
+            (Self::Normalized(picture), Self::Tensor(tensor))
+            | (Self::Tensor(tensor), Self::Normalized(picture))
+                if matches!(tensor.data, Data::F32(_)) && tensor.shape == picture.shape() =>
+            {
+                Ok(())
+            }
             (own, first) if own.kind() == first.kind() => Ok(()),
             (own, first) => {
                 Err(Error::batch(format!("{} in a batch of {}", own.describe(), first.describe())))
@@ -68,6 +77,8 @@ impl Collate for Value {
         for body in &bodies[1..] {
             body.check(first)?;
         }
+        let kind = std::mem::discriminant(first);
+        let mixed = bodies.iter().any(|body| std::mem::discriminant(body) != kind);
         macro_rules! all {
             ($variant:ident) => {
                 bodies
@@ -77,6 +88,11 @@ impl Collate for Value {
             };
         }
         Ok(match first {
+            Self::Normalized(_) | Self::Tensor(_) if mixed => {
+                let tensors = bodies.into_iter().filter_map(Self::into_tensor).collect();
+                Column::Tensor(Tensor::collate(tensors)?)
+            }
+            Self::Normalized(_) => Column::Tensor(Normalized::collate(all!(Normalized))?),
             Self::Image(_) => Column::Tensor(Image::collate(all!(Image))?),
             Self::Tensor(_) => Column::Tensor(Tensor::collate(all!(Tensor))?),
             Self::Int(_) => {

@@ -1,19 +1,25 @@
 //! The fields of a sample: a small ordered map from name to value.
 
+use std::fmt;
 use std::sync::Arc;
+
+use smallvec::SmallVec;
 
 use crate::error::{Error, Result};
 
 /// Name of a field (`jpg`, `image.jpg`). Names repeat in every sample, so they are shared.
 pub type Name = Arc<str>;
 
+/// As many fields as most samples have: they need no memory of their own.
+const FEW: usize = 3;
+
 /// The fields of a sample in the order in which they were read. Few, so a list is the fastest map.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Fields<V>(Vec<(Name, V)>);
+pub struct Fields<V>(SmallVec<[(Name, V); FEW]>);
 
 impl<V> Default for Fields<V> {
     fn default() -> Self {
-        Self(Vec::new())
+        Self(SmallVec::new())
     }
 }
 
@@ -27,7 +33,7 @@ impl<V> Fields<V> {
     /// Room for `n` fields.
     #[must_use]
     pub fn with_capacity(n: usize) -> Self {
-        Self(Vec::with_capacity(n))
+        Self(SmallVec::with_capacity(n))
     }
 
     /// How many fields there are.
@@ -164,10 +170,33 @@ pub(crate) fn missing(field: &str) -> Error {
 
 impl<V> IntoIterator for Fields<V> {
     type Item = (Name, V);
-    type IntoIter = std::vec::IntoIter<(Name, V)>;
+    type IntoIter = IntoIter<V>;
 
     fn into_iter(self) -> Self::IntoIter {
-        self.0.into_iter()
+        IntoIter(self.0.into_iter())
+    }
+}
+
+/// Names and values of [`Fields`], in order.
+pub struct IntoIter<V>(smallvec::IntoIter<[(Name, V); FEW]>);
+
+impl<V> Iterator for IntoIter<V> {
+    type Item = (Name, V);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.0.next()
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.0.size_hint()
+    }
+}
+
+impl<V> ExactSizeIterator for IntoIter<V> {}
+
+impl<V> fmt::Debug for IntoIter<V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("IntoIter").field("left", &self.0.len()).finish()
     }
 }
 

@@ -85,6 +85,8 @@ pub struct Loose<T>(pub T);
 impl<T: Collate> Collate for Loose<T> {
     type Output = Vec<T>;
 
+    const MOVES: bool = true;
+
     fn check(&self, first: &Self) -> Result<()> {
         self.0.check(&first.0)
     }
@@ -126,6 +128,9 @@ fn place(name: &str, values: Vec<Value>, buffers: &mut impl Buffers) -> Result<P
         Some(Value::Tensor(tensor)) => {
             (tensor.data.dtype(), tensor.shape.clone(), tensor.data.len() * tensor.data.item_size())
         }
+        Some(Value::Normalized(picture)) => {
+            ("f4", picture.shape().to_vec(), picture.shape().iter().product::<usize>() * 4)
+        }
         Some(Value::Int(_)) => ("i8", Vec::new(), 8),
         Some(Value::Ragged(first)) => {
             return place_ragged(name, first.data.dtype(), &values, buffers);
@@ -152,6 +157,7 @@ fn place(name: &str, values: Vec<Value>, buffers: &mut impl Buffers) -> Result<P
             Value::Tensor(tensor) if tensor.data.as_bytes().len() == item => {
                 slot.copy_from_slice(tensor.data.as_bytes())
             }
+            Value::Normalized(picture) => picture.write(slot),
             Value::Int(int) => slot.copy_from_slice(&int.to_ne_bytes()),
             other => {
                 return Err(Error::batch(format!(

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 
+use super::normalized::Normalized;
 use super::tensor::{Data, Tensor};
 
 /// A decoded field of a sample.
@@ -20,6 +21,8 @@ pub enum Value {
     Image(Image),
     /// `npy`, or a picture made into numbers.
     Tensor(Tensor),
+    /// A picture that becomes numbers when its batch is put together.
+    Normalized(Normalized),
     /// `npz`, `safetensors`: named tensors in the order of the file.
     Tensors(Vec<(String, Tensor)>),
     /// A tensor that may have another shape in each sample of a batch, which then holds them one behind the other
@@ -50,7 +53,7 @@ impl Value {
             Self::Json(_) => "json",
             Self::Int(_) => "int",
             Self::Image(_) => "image",
-            Self::Tensor(_) => "tensor",
+            Self::Tensor(_) | Self::Normalized(_) => "tensor",
             Self::Tensors(_) => "tensors",
             Self::Ragged(_) => "ragged tensor",
         }
@@ -63,6 +66,7 @@ impl Value {
             Self::Image(image) => image.describe(),
             Self::Tensor(tensor) => tensor.describe(),
             Self::Ragged(tensor) => format!("ragged {}", tensor.describe()),
+            Self::Normalized(picture) => picture.describe(),
             other => other.kind().to_owned(),
         }
     }
@@ -71,6 +75,16 @@ impl Value {
     #[must_use]
     pub fn as_image(&self) -> Option<&Image> {
         if let Self::Image(image) = self { Some(image) } else { None }
+    }
+
+    /// The numbers, if it is a tensor or a picture that has been normalised.
+    #[must_use]
+    pub fn into_tensor(self) -> Option<Tensor> {
+        match self {
+            Self::Tensor(tensor) => Some(tensor),
+            Self::Normalized(picture) => Some(picture.to_tensor()),
+            _ => None,
+        }
     }
 
     /// The text, if it is one.

@@ -108,6 +108,8 @@ pub struct Shard {
     pub samples: Option<u64>,
     /// Whether only some of its samples are asked for, by a key index: then fewer than the manifest counts are no fault.
     pub partial: bool,
+    /// How many samples at its head are settled and stand before the bytes that are read, thanks to a sample index.
+    pub passed: u64,
     /// Whether a tail policy gives it out a second time in this epoch.
     pub repeat: bool,
     /// What an earlier part of the run found out about it.

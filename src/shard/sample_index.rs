@@ -7,6 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
+use super::Leaf;
 use super::key_index::KeyIndex;
 use crate::error::{Error, Result};
 use crate::sample::Key;
@@ -166,6 +167,47 @@ impl SampleIndex {
         let width = self.twins.len();
         self.places.get(sample.checked_mul(width)?..)?.get(..width)
     }
+
+    /// Where the sample at a place in [`keys`](Self::keys) begins in each twin, if all that stands before it there is the samples before
+    /// it, in this order. `None` if a twin has others, or lacks one.
+    #[must_use]
+    pub fn offsets_of(&self, sample: usize) -> Option<Vec<u64>> {
+        let offset = |twin: usize| {
+            let begins = |row: usize| self.places(row)?.get(twin)?.map(|place| place.start);
+            let offset = begins(sample)?;
+            let mut before = (0..=sample).map(begins);
+            let in_order = before.try_fold(None, |last, next| {
+                next.filter(|next| last.is_none_or(|last| last < *next)).map(Some)
+            });
+            in_order?;
+            let behind = (sample + 1..self.keys.len()).filter_map(begins).all(|next| next > offset);
+            behind.then_some(offset)
+        };
+        (0..self.twins.len()).map(offset).collect()
+    }
+
+    /// Where the index of a shard lies: below a folder, or, as `shardstream index` writes it unless told otherwise, in `index` below the
+    /// data set's root, or beside a tar that stands alone.
+    #[must_use]
+    pub fn path_of(folder: Option<&str>, leaf: &Leaf, shard: &str) -> String {
+        match (folder, leaf.root()) {
+            (Some(folder), _) => {
+                KeyIndex::path_of(folder, shard.rsplit_once("://").map_or(shard, |(_, path)| path))
+            }
+            (None, "") => KeyIndex::path_of("", &beside(shard)),
+            (None, root) => {
+                KeyIndex::path_of(&format!("{}/index", root.trim_end_matches('/')), shard)
+            }
+        }
+    }
+}
+
+/// For a tar that stands alone: the folder `index` in its own folder.
+fn beside(path: &str) -> String {
+    match path.rsplit_once('/') {
+        Some((folder, name)) => format!("{folder}/index/{name}"),
+        None => format!("index/{path}"),
+    }
 }
 
 impl fmt::Debug for SampleIndex {
@@ -242,6 +284,30 @@ pub(super) mod tests {
             expected.map(|(key, places)| (key.to_owned(), places.to_vec()))
         );
         assert_eq!(index().places(4), None);
+    }
+
+    #[test]
+    fn a_start_has_the_samples_before_it_and_no_others_in_front() {
+        let of = |images: &[&str], captions: &[&str]| {
+            SampleIndex::join(vec![
+                (twin("image"), places(images)),
+                (twin("caption"), places(captions)),
+            ])
+            .unwrap()
+        };
+        let whole = of(&["a.jpg", "b.jpg", "b.png", "c.jpg"], &["a.txt", "b.txt", "c.txt"]);
+        let starts: Vec<_> = (0..4).map(|sample| whole.offsets_of(sample)).collect();
+        assert_eq!(
+            starts,
+            [Some(vec![0, 0]), Some(vec![1024, 1024]), Some(vec![3072, 2048]), None]
+        );
+        // What comes first in a twin is another's, the order differs, or one is missing.
+        let more = of(&["a.jpg", "b.jpg"], &["x.txt", "a.txt", "b.txt"]);
+        let other = of(&["a.jpg", "b.jpg", "c.jpg"], &["b.txt", "a.txt", "c.txt"]);
+        let fewer = of(&["a.jpg", "b.jpg", "c.jpg"], &["a.txt", "c.txt"]);
+        assert_eq!((more.offsets_of(0), more.offsets_of(1)), (None, None));
+        assert_eq!((other.offsets_of(1), other.offsets_of(2)), (None, None));
+        assert_eq!((fewer.offsets_of(1), fewer.offsets_of(2)), (None, None));
     }
 
     #[test]

@@ -66,6 +66,7 @@ pin_project! {
 /// What comes next, in order.
 pub(super) enum Out<C> {
     Collating(Collating<C>),
+    Batch(Result<Batch<C>>),
     Error(Error),
 }
 
@@ -102,7 +103,7 @@ impl<St: Stream, T: Collate> Batches<St, T> {
     }
 }
 
-/// Makes a batch on a blocking thread. A sample that can't be collated after all ends the run: it was checked when it came in.
+/// Makes a batch, on a blocking thread unless there is next to nothing to do. A sample that can't be collated after all ends the run: it was checked when it came in.
 pub(super) fn collate<T: Collate + Send + 'static>(
     heads: Vec<Head>,
     bodies: Vec<T>,
@@ -110,11 +111,16 @@ pub(super) fn collate<T: Collate + Send + 'static>(
 where
     T::Output: Send + 'static,
 {
-    Out::Collating(Collating(tokio::task::spawn_blocking(move || {
+    let collate = move || {
         let data = T::collate(bodies)
             .map_err(|error| heads.first().map_or(Error::batch(""), |head| head.explain(error)))?;
         Ok(Batch { heads, data })
-    })))
+    };
+    if T::MOVES {
+        Out::Batch(collate())
+    } else {
+        Out::Collating(Collating(tokio::task::spawn_blocking(collate)))
+    }
 }
 
 impl<St, T> Stream for Batches<St, T>
@@ -161,8 +167,9 @@ where
                 }
                 let ended = FusedStream::is_terminated(&this.stream);
                 if this.heads.len() == this.batching.size || (ended && !this.heads.is_empty()) {
-                    let mut heads = std::mem::take(this.heads);
-                    let bodies = std::mem::take(this.bodies);
+                    let size = this.batching.size;
+                    let mut heads = std::mem::replace(this.heads, Vec::with_capacity(size));
+                    let bodies = std::mem::replace(this.bodies, Vec::with_capacity(size));
                     for head in &mut heads {
                         let position = head.position();
                         this.held.release(&position, &head.mark);
@@ -238,6 +245,7 @@ pub(super) fn poll_front<C>(
     }
     match out.pop_front()? {
         Out::Error(error) => Some(Poll::Ready(Err(error))),
+        Out::Batch(batch) => Some(Poll::Ready(batch)),
         // Looked at above.
         Out::Collating(_) => None,
     }

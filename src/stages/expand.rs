@@ -329,6 +329,13 @@ impl<St: Stream<Item = Result<Twins>>> Stream for Expand<St> {
             }
             let twins = match ready!(this.stream.as_mut().poll_next(cx)) {
                 Some(Ok(mut twins)) => {
+                    if twins.indexed
+                        && (this.keys.is_some() || this.options.rule != KeyRule::WebDataset)
+                    {
+                        return Poll::Ready(Some(Err(Error::config(
+                            "a sample index counts all samples by WebDataset's keys: open_twins().sample_index() does not go with a key index or another key rule",
+                        ))));
+                    }
                     if this.keys.is_some() {
                         Arc::make_mut(&mut twins.shard).partial = true;
                     }

@@ -253,11 +253,11 @@ impl Open {
         };
         let first = shard.first.unwrap_or(next);
         Self {
-            shard,
             origin: Arc::new(origin),
             first,
-            index: 0,
-            had_a_sample: false,
+            index: shard.passed,
+            had_a_sample: shard.passed > 0,
+            shard,
             pending: None,
             fields_before: Vec::new(),
             seen: Seen::default(),

@@ -33,6 +33,7 @@
 mod align;
 mod batch;
 mod batch_by;
+mod crew;
 mod decode;
 mod expand;
 mod field_names;
@@ -49,6 +50,7 @@ mod prefetch;
 mod pump;
 mod read_files;
 mod sample_stream;
+mod seek;
 mod seen;
 mod shard_list;
 mod shard_stream;

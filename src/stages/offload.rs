@@ -3,36 +3,20 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::time::{Duration, Instant};
 
 use futures::Stream;
 use futures::stream::{Fuse, FusedStream, StreamExt};
 use pin_project_lite::pin_project;
-use tokio::sync::Semaphore;
-use tokio::task::JoinHandle;
 
+use super::crew::{Crew, Job};
 use crate::error::{Error, Result};
 use crate::random::Rng;
 use crate::recipe;
 use crate::sample::Sample;
 
-/// Most samples in one group.
-const MOST: usize = 64;
-/// A group is made as large as this much work, so that handing it over costs nothing measurable.
-const WORK: Duration = Duration::from_millis(1);
-
-/// As many jobs run at once as the machine has cores, however many lanes there are: more would only push each other out of the caches.
-static CORES: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(cores())));
-
-pub(super) fn cores() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
-}
-
 type Work<T, U> = Arc<dyn Fn(Sample<T>) -> Result<Sample<U>> + Send + Sync>;
-type Done<U> = Vec<Result<Sample<U>>>;
 
 pin_project! {
     /// Stream of samples that are worked on by blocking threads: for [`augment`](super::SampleStream::augment) and what stands behind
@@ -45,43 +29,14 @@ pin_project! {
         group: Vec<Sample<T>>,
         running: VecDeque<Running<U>>,
         done: std::vec::IntoIter<Result<Sample<U>>>,
-        pace: Listener,
-        threads: usize,
+        crew: Crew,
     }
-}
-
-/// The stream's end of its pace: dropping it tells the jobs.
-#[derive(Default)]
-struct Listener(Arc<Pace>);
-
-impl Drop for Listener {
-    fn drop(&mut self) {
-        self.0.dropped.store(true, Ordering::Relaxed);
-    }
-}
-
-/// Shared with the jobs of one stream.
-#[derive(Default)]
-struct Pace {
-    /// Nobody listens any more: jobs stop at the next sample.
-    dropped: AtomicBool,
-    /// Nanoseconds of work in a sample, smoothed. Decides the size of groups only, never the order.
-    nanos: AtomicU64,
 }
 
 /// What was sent off, or passes through, in order.
 enum Running<U> {
-    Job(Job<U>),
+    Job(Job<Result<Sample<U>>>),
     Item(Error),
-}
-
-/// A job that is aborted when nobody waits for it any more.
-struct Job<U>(JoinHandle<Done<U>>);
-
-impl<U> Drop for Job<U> {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
 }
 
 impl<St: Stream, T, U> fmt::Debug for Offload<St, T, U> {
@@ -116,8 +71,7 @@ where
             group: Vec::new(),
             running: VecDeque::new(),
             done: Vec::new().into_iter(),
-            pace: Listener::default(),
-            threads: cores(),
+            crew: Crew::default(),
         }
     }
 
@@ -145,8 +99,7 @@ where
             group: self.group,
             running: VecDeque::new(),
             done: Vec::new().into_iter(),
-            pace: self.pace,
-            threads: self.threads,
+            crew: self.crew,
         }
     }
 
@@ -156,59 +109,20 @@ where
     /// If it is 0.
     pub fn threads(mut self, threads: usize) -> Self {
         assert!(threads > 0, "threads(0): nothing would ever be done");
-        self.threads = threads;
+        self.crew.set_threads(threads);
         self
     }
 }
 
-impl Pace {
-    /// How many samples make a group.
-    fn group(&self) -> usize {
-        let nanos = self.nanos.load(Ordering::Relaxed);
-        if nanos == 0 {
-            // Nothing is known yet: start at once.
-            return 1;
-        }
-        usize::try_from(WORK.as_nanos() as u64 / nanos).unwrap_or(MOST).clamp(1, MOST)
-    }
-
-    fn learn(&self, elapsed: Duration, samples: usize) {
-        let new = u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX) / samples.max(1) as u64;
-        let old = self.nanos.load(Ordering::Relaxed);
-        let smoothed = if old == 0 { new } else { old - old / 4 + new / 4 };
-        self.nanos.store(smoothed.max(1), Ordering::Relaxed);
-    }
-}
-
-/// Sends a group to a blocking thread as soon as a core is free.
-fn spawn<T: Send + 'static, U: Send + 'static>(
-    group: Vec<Sample<T>>,
+/// Sends a group to the crew.
+fn send<T: Send + 'static, U: Send + 'static>(
+    crew: &Crew,
+    group: &mut Vec<Sample<T>>,
     work: &Work<T, U>,
-    pace: &Arc<Pace>,
-) -> Job<U> {
-    let (work, pace) = (Arc::clone(work), Arc::clone(pace));
-    Job(tokio::spawn(async move {
-        // The semaphore is never closed.
-        let _permit = CORES.acquire().await;
-        let job = move || {
-            let started = Instant::now();
-            let samples = group.len();
-            let mut done = Vec::with_capacity(samples);
-            for sample in group {
-                if pace.dropped.load(Ordering::Relaxed) {
-                    break;
-                }
-                done.push(work(sample));
-            }
-            pace.learn(started.elapsed(), samples);
-            done
-        };
-        match tokio::task::spawn_blocking(job).await {
-            Ok(done) => done,
-            Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
-            Err(_) => vec![Err(Error::task("the runtime is shutting down"))],
-        }
-    }))
+) -> Running<U> {
+    let work = Arc::clone(work);
+    let group = std::mem::take(group);
+    Running::Job(crew.send(group.len(), group.into_iter().map(move |sample| work(sample))))
 }
 
 impl<St, T, U> Stream for Offload<St, T, U>
@@ -228,11 +142,11 @@ where
             }
             // Keep the threads busy, and one group for each in reserve.
             let mut pending = false;
-            while this.running.len() < 2 * *this.threads
+            while this.running.len() < 2 * this.crew.threads()
                 && !pending
                 && !FusedStream::is_terminated(&this.stream)
             {
-                let wanted = this.pace.0.group();
+                let wanted = this.crew.group();
                 match this.stream.as_mut().poll_next(cx) {
                     Poll::Ready(Some(Ok(sample))) => {
                         this.group.push(sample);
@@ -242,11 +156,7 @@ where
                     }
                     Poll::Ready(Some(Err(error))) => {
                         if !this.group.is_empty() {
-                            this.running.push_back(Running::Job(spawn(
-                                std::mem::take(this.group),
-                                this.work,
-                                &this.pace.0,
-                            )));
+                            this.running.push_back(send(this.crew, this.group, this.work));
                         }
                         this.running.push_back(Running::Item(error));
                         continue;
@@ -255,23 +165,16 @@ where
                     Poll::Pending => pending = true,
                 }
                 if !this.group.is_empty() {
-                    this.running.push_back(Running::Job(spawn(
-                        std::mem::take(this.group),
-                        this.work,
-                        &this.pace.0,
-                    )));
+                    this.running.push_back(send(this.crew, this.group, this.work));
                 }
             }
             match this.running.front_mut() {
                 Some(Running::Job(job)) => {
-                    let result = ready!(Pin::new(&mut job.0).poll(cx));
+                    let done = ready!(Pin::new(job).poll(cx));
                     this.running.pop_front();
-                    match result {
-                        Ok(done) => *this.done = done.into_iter(),
-                        Err(error) if error.is_panic() => {
-                            std::panic::resume_unwind(error.into_panic())
-                        }
-                        Err(_) => {
+                    match done {
+                        Some(done) => *this.done = done.into_iter(),
+                        None => {
                             return Poll::Ready(Some(Err(Error::task(
                                 "the runtime is shutting down",
                             ))));

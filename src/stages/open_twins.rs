@@ -4,14 +4,14 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
-use futures::Stream;
-use futures::stream::{Fuse, FusedStream, StreamExt};
+use futures::stream::{self, Fuse, FusedStream, Stream, StreamExt};
 use pin_project_lite::pin_project;
 
 use super::pump::Pump;
-use crate::error::Result;
+use super::seek::{Start, seek};
+use crate::error::{Error, Result};
 use crate::shard::Shard;
 use crate::store::decompress::decompress;
 use crate::store::{ByteRange, ByteStream, Store};
@@ -27,6 +27,8 @@ pub struct Tar {
     pub path: String,
     /// Its bytes, decompressed, read ahead in a task.
     pub bytes: ByteStream,
+    /// Where in the tar they begin: at the first byte, or at a member, if what comes before is settled.
+    pub start: u64,
 }
 
 impl fmt::Debug for Tar {
@@ -45,6 +47,8 @@ pub struct Twins {
     pub shard: Arc<Shard>,
     /// One tar for each modality, in the order in which the manifest names them.
     pub tars: Vec<Tar>,
+    /// Whether settled samples may have been passed over with a sample index.
+    pub indexed: bool,
 }
 
 pin_project! {
@@ -56,13 +60,25 @@ pin_project! {
         stream: Fuse<St>,
         store: Arc<dyn Store>,
         ahead: usize,
-        opened: VecDeque<Result<Twins>>,
+        index: Option<Index>,
+        opened: VecDeque<Opened>,
     }
+}
+
+/// Where the indexes of samples lie; none for the place where `shardstream index` writes them.
+#[derive(Debug, Clone)]
+struct Index(Option<Arc<str>>);
+
+#[derive(Debug)]
+enum Opened {
+    Ready(Box<Result<Twins>>),
+    /// Its sample index is being asked where to begin.
+    Seeking(Pump<Twins>),
 }
 
 impl<St: Stream> OpenTwins<St> {
     pub(super) fn new(stream: St, store: Arc<dyn Store>) -> Self {
-        Self { stream: stream.fuse(), store, ahead: 1, opened: VecDeque::new() }
+        Self { stream: stream.fuse(), store, ahead: 1, index: None, opened: VecDeque::new() }
     }
 
     /// How many shards are opened beyond the one that is being read (1 unless told otherwise; 0 opens each when its turn comes).
@@ -71,18 +87,44 @@ impl<St: Stream> OpenTwins<St> {
         self.ahead = shards;
         self
     }
+
+    /// Passes over the settled samples at the head of a shard without reading them when a run is resumed, where there is an index of
+    /// its samples: below `folder`, or with `None` where `shardstream index` writes it by default (`index` below the data set's root).
+    ///
+    /// Only what is read changes, never the data: an index that is missing, broken, or older than its tars is warned of, and the shard is
+    /// read from its beginning. Not with a key index nor [`KeyRule::Pid`](crate::sample::key::KeyRule::Pid), which count samples otherwise.
+    pub fn sample_index(mut self, folder: Option<&str>) -> Self {
+        self.index = Some(Index(folder.map(Arc::from)));
+        self
+    }
 }
 
-fn open(store: &dyn Store, shard: Shard) -> Twins {
+/// Opens a shard, from its first byte or from where the index says.
+fn open(store: &Arc<dyn Store>, shard: Shard, index: Option<&Index>) -> Opened {
     // A data set may have a store of its own.
-    let own = shard.leaf.store().cloned();
-    let store = own.as_deref().unwrap_or(store);
-    let tars = shard.tars().into_iter().map(|(modality, path)| {
-        let bytes = Pump::spawn(decompress(store.read(&path, ByteRange::ALL)), CHUNKS).boxed();
-        Tar { modality, path, bytes }
-    });
-    let tars = tars.collect();
-    Twins { shard: Arc::new(shard), tars }
+    let store = Arc::clone(shard.leaf.store().unwrap_or(store));
+    let Some(Index(folder)) = index.filter(|_| shard.context.progress.is_some()).cloned() else {
+        return Opened::Ready(Box::new(Ok(open_from(&*store, shard, None, index.is_some()))));
+    };
+    let sought = async move {
+        let start = seek(&*store, &shard, folder.as_deref()).await;
+        open_from(&*store, shard, start, true)
+    };
+    Opened::Seeking(Pump::spawn(stream::once(sought), 1))
+}
+
+fn open_from(store: &dyn Store, mut shard: Shard, start: Option<Start>, indexed: bool) -> Twins {
+    let Start { samples, offsets } = start.unwrap_or_default();
+    shard.passed = samples;
+    let open = |(number, (modality, path)): (usize, (_, String))| {
+        let start = offsets.get(number).copied().unwrap_or(0);
+        let bytes = store.read(&path, ByteRange { start, end: None });
+        // What begins inside a tar is not compressed.
+        let bytes = if start == 0 { decompress(bytes) } else { bytes };
+        Tar { modality, path, bytes: Pump::spawn(bytes, CHUNKS).boxed(), start }
+    };
+    let tars = shard.tars().into_iter().enumerate().map(open).collect();
+    Twins { shard: Arc::new(shard), tars, indexed }
 }
 
 impl<St: Stream<Item = Result<Shard>>> Stream for OpenTwins<St> {
@@ -93,15 +135,28 @@ impl<St: Stream<Item = Result<Shard>>> Stream for OpenTwins<St> {
         // Open the shard whose turn it is and those ahead of it.
         while this.opened.len() <= *this.ahead && !this.stream.is_terminated() {
             match this.stream.as_mut().poll_next(cx) {
-                Poll::Ready(Some(shard)) => {
-                    this.opened.push_back(shard.map(|shard| open(&**this.store, shard)))
+                Poll::Ready(Some(Ok(shard))) => {
+                    this.opened.push_back(open(this.store, shard, this.index.as_ref()));
+                }
+                Poll::Ready(Some(Err(error))) => {
+                    this.opened.push_back(Opened::Ready(Box::new(Err(error))));
                 }
                 Poll::Ready(None) => break,
                 Poll::Pending if this.opened.is_empty() => return Poll::Pending,
                 Poll::Pending => break,
             }
         }
-        Poll::Ready(this.opened.pop_front())
+        if let Some(Opened::Seeking(sought)) = this.opened.front_mut()
+            && let Some(twins) = ready!(sought.poll_next_unpin(cx))
+        {
+            this.opened.pop_front();
+            return Poll::Ready(Some(Ok(twins)));
+        }
+        Poll::Ready(match this.opened.pop_front() {
+            Some(Opened::Ready(twins)) => Some(*twins),
+            Some(Opened::Seeking(_)) => Some(Err(Error::task("the runtime is shutting down"))),
+            None => None,
+        })
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {

@@ -292,6 +292,7 @@ impl Stream for ShardList {
                 leaf,
                 samples,
                 partial: false,
+                passed: 0,
                 repeat,
                 state,
                 first,

@@ -38,7 +38,7 @@ impl Side {
             modality: tar.modality,
             path: redact(&tar.path).into_owned(),
             bytes: tar.bytes,
-            parser: Parser::new(),
+            parser: Parser::new().starting_at(tar.start),
             rule,
             resync,
             filter,

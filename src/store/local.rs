@@ -13,11 +13,10 @@ use futures::{FutureExt, StreamExt};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
+use super::buffer::{Buffer, CHUNK};
 use super::{ByteRange, ByteStream, Meta, Store, Upload};
 use crate::error::{Error, Result};
 
-/// Size of one read.
-const CHUNK: usize = 1 << 20;
 /// Chunks that wait for the parser.
 const AHEAD: usize = 2;
 
@@ -65,13 +64,13 @@ fn pump(path: &str, range: ByteRange, sender: &mpsc::Sender<Result<Bytes>>) -> i
     let mut left = range.end.map_or(u64::MAX, |end| end.saturating_sub(range.start));
     while left > 0 {
         let want = CHUNK.min(usize::try_from(left).unwrap_or(CHUNK));
-        let mut chunk = Vec::with_capacity(want);
-        let read = (&mut file).take(want as u64).read_to_end(&mut chunk)?;
+        let mut chunk = Buffer::take();
+        let read = (&mut file).take(want as u64).read_to_end(chunk.room())?;
         if read == 0 {
             break;
         }
         left -= read as u64;
-        if sender.blocking_send(Ok(chunk.into())).is_err() {
+        if sender.blocking_send(Ok(chunk.freeze())).is_err() {
             break;
         }
     }

@@ -1,6 +1,7 @@
 //! Where bytes come from: [`Store`], implemented for files, memory and object stores.
 
 mod budget;
+mod buffer;
 pub mod cache;
 mod cache_disk;
 mod cache_file;

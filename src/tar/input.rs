@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use bytes::{Buf, Bytes};
+use bytes::{Buf, Bytes, BytesMut};
 
 use super::header::{BLOCK, Block};
 
@@ -11,6 +11,30 @@ use super::header::{BLOCK, Block};
 struct Chunk {
     rest: Bytes,
     length: usize,
+}
+
+/// Pieces of at most this many bytes share a block of memory.
+const SMALL: usize = 1 << 10;
+/// Size of a block that pieces share: it lives as long as the last of them.
+const SHARED: usize = 32 << 10;
+
+/// Where names and small members are copied to: a block for many, since to allocate one costs more than to copy one.
+#[derive(Debug, Default)]
+pub(super) struct Copies {
+    room: BytesMut,
+}
+
+impl Copies {
+    pub(super) fn copy(&mut self, piece: &[u8]) -> Bytes {
+        if piece.len() > SMALL {
+            return Bytes::copy_from_slice(piece);
+        }
+        if self.room.capacity() < piece.len() {
+            self.room = BytesMut::with_capacity(SHARED);
+        }
+        self.room.extend_from_slice(piece);
+        self.room.split().freeze()
+    }
 }
 
 /// A queue of chunks with an offset.
@@ -26,6 +50,11 @@ pub(super) struct Input {
 }
 
 impl Input {
+    /// Bytes that begin somewhere in an archive.
+    pub(super) fn from(offset: u64) -> Self {
+        Self { offset, ..Self::default() }
+    }
+
     pub(super) fn push(&mut self, chunk: Bytes) {
         if !chunk.is_empty() {
             self.length += chunk.len();
@@ -83,7 +112,7 @@ impl Input {
     }
 
     /// Takes the next `n` bytes out: as a slice if they fill at least half of their chunk, else as a copy. `None` if they aren't there.
-    pub(super) fn take(&mut self, n: usize) -> Option<Bytes> {
+    pub(super) fn take(&mut self, n: usize, copies: &mut Copies) -> Option<Bytes> {
         if self.length < n {
             return None;
         }
@@ -98,7 +127,7 @@ impl Input {
                 whole.into()
             }
             Some(front) if n >= front.length.div_ceil(2) => front.rest.slice(..n),
-            Some(front) => Bytes::copy_from_slice(&front.rest[..n]),
+            Some(front) => copies.copy(&front.rest[..n]),
         };
         self.skip(n as u64);
         Some(taken)

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use bytes::Bytes;
 
 use super::header::{self, BLOCK, Header, Kind, padded};
-use super::input::Input;
+use super::input::{Copies, Input};
 use super::pax::Extended;
 use super::{Member, Step, Warning, display, sniff};
 use crate::error::{Error, Result};
@@ -25,6 +25,7 @@ const ORPHANED: &str = "the archive ends behind an extended header, whose member
 #[derive(Debug)]
 pub struct Parser {
     input: Input,
+    copies: Copies,
     finished: bool,
     state: State,
     max_member: u64,
@@ -70,6 +71,7 @@ impl Parser {
     pub fn new() -> Self {
         Self {
             input: Input::default(),
+            copies: Copies::default(),
             finished: false,
             state: State::Header,
             max_member: MAX_MEMBER,
@@ -78,6 +80,13 @@ impl Parser {
             first_header: None,
             gap: false,
         }
+    }
+
+    /// Begins at the header of a member inside the archive: offsets are counted from the archive's first byte.
+    #[must_use]
+    pub fn starting_at(mut self, offset: u64) -> Self {
+        self.input = Input::from(offset);
+        self
     }
 
     /// Refuses members of more bytes. At first 2 GiB.
@@ -230,7 +239,7 @@ impl Parser {
         let (state, step) = if is_file {
             // At most `max_member`, and more than fits into memory never comes together.
             let size = usize::try_from(size).unwrap_or(usize::MAX);
-            (State::Member { name: Bytes::copy_from_slice(&name), size, header_offset }, None)
+            (State::Member { name: self.copies.copy(&name), size, header_offset }, None)
         } else {
             let warning = left_out(kind, header, orphan).map(|message| Warning {
                 name: Some(Bytes::copy_from_slice(&name)),
@@ -290,7 +299,7 @@ impl Parser {
 
     fn read_member(&mut self, size: usize) -> Result<Option<Step>> {
         let data_offset = self.input.offset();
-        let Some(data) = self.input.take(size) else {
+        let Some(data) = self.input.take(size, &mut self.copies) else {
             return self.cut_off("the member", size);
         };
         let size = size as u64;

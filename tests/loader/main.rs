@@ -6,4 +6,5 @@ mod damage;
 mod kill;
 mod order;
 mod resume;
+mod sample_index;
 mod simulation;

@@ -10,9 +10,12 @@ use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use futures::{FutureExt, StreamExt};
 use shardstream::prelude::*;
+use shardstream::shard::Shard;
 use shardstream::stages::{Bucketing, Rest, mix};
 use shardstream::store::{ByteRange, ByteStream, Meta};
 use shardstream::testing;
+
+use super::sample_index::write_indexes;
 
 /// Texts, and what was drawn for each.
 type Told = Batch<(Vec<String>, Vec<u64>)>;
@@ -30,6 +33,8 @@ impl Store for Slow {
         let bytes = self.store.get(path);
         let whole = self.store.read(path, range);
         let Some(bytes) = bytes else { return whole };
+        let place = |offset: u64| (offset as usize).min(bytes.len());
+        let bytes = bytes.slice(place(range.start)..range.end.map_or(bytes.len(), place));
         let stream = futures::stream::unfold(bytes, move |mut bytes| {
             let (size, delay) = (1 + rng.below(3000), rng.below(40));
             async move {
@@ -71,6 +76,8 @@ struct Plan {
     tail: Tail,
     shuffle_shards: bool,
     interleave: Option<u32>,
+    /// Whether there are indexes of samples.
+    indexed: bool,
     mixed: bool,
     first_exhausted: bool,
     /// Sources begin again and again.
@@ -117,6 +124,7 @@ impl Plan {
             tail: [Tail::Pad, Tail::Drop, Tail::Uneven][rng.below(3) as usize],
             shuffle_shards: rng.chance(0.8),
             interleave: rng.chance(0.3).then(|| 1 + rng.below(4) as u32),
+            indexed: rng.chance(0.4),
             mixed: rng.chance(0.25),
             first_exhausted: rng.chance(0.5),
             never_ends: with_epoch.is_some() && rng.chance(0.5),
@@ -131,8 +139,11 @@ impl Plan {
     }
 
     /// Shards in memory; some are missing, cut off or broken.
-    fn data(&self, rng: &mut Rng) -> (Manifest, Memory) {
+    async fn data(&self, rng: &mut Rng) -> (Manifest, Memory) {
         let (manifest, store) = testing::ragged_shards(&self.shards);
+        if self.indexed {
+            write_indexes(&manifest, &store).await;
+        }
         for shard in 0..self.shards.len() {
             let path = format!("{shard:06}.tar");
             let Some(bytes) = store.get(&path) else { continue };
@@ -155,14 +166,15 @@ impl Plan {
             let list = if self.shuffle_shards { list.shuffle_shards() } else { list };
             let list = if self.never_ends { list.repeat() } else { list };
             let shards = list.split_by_rank().split_by_worker();
-            let store = store.clone();
+            let (store, indexed) = (store.clone(), self.indexed);
+            let read = move |shards: BoxStream<'static, Result<Shard>>| {
+                let twins = shards.open_twins(store.clone());
+                let twins = if indexed { twins.sample_index(None) } else { twins };
+                twins.expand().group_by_keys()
+            };
             let samples = match self.interleave {
-                Some(width) => shards
-                    .interleave(width, move |shards| {
-                        shards.open_twins(store.clone()).expand().group_by_keys()
-                    })
-                    .boxed(),
-                None => shards.open_twins(store).expand().group_by_keys().boxed(),
+                Some(width) => shards.interleave(width, read).boxed(),
+                None => read(shards.boxed()).boxed(),
             };
             samples
                 .decode(Decoder::default())
@@ -267,7 +279,7 @@ async fn run(
 async fn schedule(number: u64) -> bool {
     let mut rng = Rng::keyed(&[2024, number]);
     let plan = Plan::draw(&mut rng);
-    let (mut manifest, store) = plan.data(&mut rng);
+    let (mut manifest, store) = plan.data(&mut rng).await;
     if plan.mixed {
         // Two data sets over the same shards.
         let set = || {

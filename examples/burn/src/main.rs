@@ -123,7 +123,7 @@ fn loader(
         let numbers = move |mut fields: Fields<Value>, rng: &mut Rng| {
             crop.apply(&mut fields, rng)?;
             match (fields.take("png")?.1, fields.take("cls")?.1) {
-                (Value::Tensor(pixels), Value::Int(class)) => Ok((pixels, class)),
+                (Value::Normalized(pixels), Value::Int(class)) => Ok((pixels, class)),
                 _ => Err(Error::augment("not a picture and its class")),
             }
         };
