@@ -60,7 +60,7 @@ impl Source {
     }
 
     fn release(&mut self, ordinal: u64) {
-        let from = self.window.partition_point(|other| other.0 < ordinal);
+        let from = self.find(ordinal);
         let same = self.window.range_mut(from..).take_while(|other| other.0 == ordinal);
         if let Some(held) = same.map(|other| &mut other.1).find(|held| **held) {
             *held = false;
@@ -68,6 +68,22 @@ impl Source {
         while self.window.front().is_some_and(|oldest| !oldest.1) {
             self.window.pop_front();
         }
+    }
+}
+
+impl Source {
+    /// Where an ordinal stands, or would stand. Mostly all of them are there, and its distance from the first one says where.
+    fn find(&self, ordinal: u64) -> usize {
+        let guess = self.window.front().and_then(|first| ordinal.checked_sub(first.0));
+        let guess = guess.and_then(|guess| usize::try_from(guess).ok());
+        let is_it = |at: &usize| {
+            let before = at.checked_sub(1).and_then(|before| self.window.get(before));
+            self.window.get(*at).is_some_and(|other| other.0 == ordinal)
+                && before.is_none_or(|before| before.0 < ordinal)
+        };
+        guess
+            .filter(is_it)
+            .unwrap_or_else(|| self.window.partition_point(|other| other.0 < ordinal))
     }
 }
 

@@ -1,22 +1,68 @@
-//! One tar of a shard: bytes in, members that have a key and may be wanted out.
+//! One tar of a shard, walked in a task of its own: bytes in, members that have a key and may be wanted out, those of a chunk together.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::vec;
 
-use futures::StreamExt;
+use futures::{StreamExt, stream};
 
 use super::align::Keyed;
 use super::open_twins::Tar;
+use super::pump::Pump;
 use crate::error::{Error, Result, Scope};
 use crate::sample::key::KeyRule;
 use crate::shard::KeyIndex;
 use crate::store::{ByteStream, redact};
 use crate::tar::{Parser, Step};
 
+/// Groups of members that wait for the join.
+const GROUPS: usize = 1;
+
 /// A tar that is being read.
 pub(super) struct Side {
     pub(super) modality: Option<Arc<str>>,
     pub(super) path: String,
+    groups: Pump<Vec<Result<Keyed>>>,
+    members: vec::IntoIter<Result<Keyed>>,
+}
+
+impl Side {
+    pub(super) fn new(
+        tar: Tar,
+        rule: KeyRule,
+        resync: bool,
+        filter: Option<Arc<KeyIndex>>,
+    ) -> Self {
+        let path = redact(&tar.path).into_owned();
+        let parser = Parser::new().starting_at(tar.start);
+        let walk =
+            Walk { path: path.clone(), bytes: tar.bytes, parser, rule, resync, filter, gap: None };
+        let groups = stream::unfold(Some(walk), |walk| async { walk?.group().await });
+        Self {
+            modality: tar.modality,
+            path,
+            groups: Pump::spawn(groups, GROUPS),
+            members: Vec::new().into_iter(),
+        }
+    }
+
+    /// The next member that has a key and may be wanted, `None` at the end of the tar.
+    pub(super) fn poll_member(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Keyed>>> {
+        loop {
+            if let Some(member) = self.members.next() {
+                return Poll::Ready(member.map(Some));
+            }
+            match ready!(self.groups.poll_next_unpin(cx)) {
+                Some(group) => self.members = group.into_iter(),
+                None => return Poll::Ready(Ok(None)),
+            }
+        }
+    }
+}
+
+/// What the task does.
+struct Walk {
+    path: String,
     bytes: ByteStream,
     parser: Parser,
     rule: KeyRule,
@@ -27,27 +73,11 @@ pub(super) struct Side {
     gap: Option<Error>,
 }
 
-impl Side {
-    pub(super) fn new(
-        tar: Tar,
-        rule: KeyRule,
-        resync: bool,
-        filter: Option<Arc<KeyIndex>>,
-    ) -> Self {
-        Self {
-            modality: tar.modality,
-            path: redact(&tar.path).into_owned(),
-            bytes: tar.bytes,
-            parser: Parser::new().starting_at(tar.start),
-            rule,
-            resync,
-            filter,
-            gap: None,
-        }
-    }
-
-    /// The next member that has a key and may be wanted, `None` at the end of the tar.
-    pub(super) fn poll_member(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Keyed>>> {
+impl Walk {
+    /// The members of the next chunks in which there are any, and what is left to do: nothing after the end or an error. `None` at the
+    /// end of the tar.
+    async fn group(mut self) -> Option<(Vec<Result<Keyed>>, Option<Self>)> {
+        let mut group = Vec::new();
         loop {
             match self.parser.next() {
                 Ok(Step::Member(member)) => {
@@ -63,28 +93,29 @@ impl Side {
                         );
                     }
                     let behind_gap = gap.is_some();
-                    return Poll::Ready(Ok(Some(Keyed { member, key, gap, behind_gap })));
+                    group.push(Ok(Keyed { member, key, gap, behind_gap }));
                 }
                 Ok(Step::Warning(warning)) => self.warn(warning.into()),
-                Ok(Step::NeedMore) => match ready!(self.bytes.poll_next_unpin(cx)) {
+                Ok(Step::NeedMore) if !group.is_empty() => return Some((group, Some(self))),
+                Ok(Step::NeedMore) => match self.bytes.next().await {
                     Some(Ok(chunk)) => self.parser.push(chunk),
-                    Some(Err(error)) => return Poll::Ready(Err(self.explain(error))),
+                    Some(Err(error)) => return Some((vec![Err(self.explain(error))], None)),
                     None => self.parser.finish(),
                 },
                 Ok(Step::End { clean }) => {
                     // Nothing good was found: the rest of the tar is lost.
                     if let Some(error) = self.gap.take() {
-                        return Poll::Ready(Err(error.with_scope(Scope::Shard)));
-                    }
-                    if !clean {
+                        group.push(Err(error.with_scope(Scope::Shard)));
+                    } else if !clean {
                         self.warn(Error::tar("no end mark: members may be missing"));
                     }
-                    return Poll::Ready(Ok(None));
+                    return (!group.is_empty()).then_some((group, None));
                 }
                 Err(error) => {
                     let error = self.explain(error);
                     if !self.resync {
-                        return Poll::Ready(Err(error));
+                        group.push(Err(error));
+                        return Some((group, None));
                     }
                     self.parser.resync();
                     if self.gap.is_some() {
