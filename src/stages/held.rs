@@ -59,19 +59,6 @@ impl Source {
         }
     }
 
-    fn release(&mut self, ordinal: u64) {
-        let from = self.find(ordinal);
-        let same = self.window.range_mut(from..).take_while(|other| other.0 == ordinal);
-        if let Some(held) = same.map(|other| &mut other.1).find(|held| **held) {
-            *held = false;
-        }
-        while self.window.front().is_some_and(|oldest| !oldest.1) {
-            self.window.pop_front();
-        }
-    }
-}
-
-impl Source {
     /// Where an ordinal stands, or would stand. Mostly all of them are there, and its distance from the first one says where.
     fn find(&self, ordinal: u64) -> usize {
         let guess = self.window.front().and_then(|first| ordinal.checked_sub(first.0));
@@ -84,6 +71,17 @@ impl Source {
         guess
             .filter(is_it)
             .unwrap_or_else(|| self.window.partition_point(|other| other.0 < ordinal))
+    }
+
+    fn release(&mut self, ordinal: u64) {
+        let from = self.find(ordinal);
+        let same = self.window.range_mut(from..).take_while(|other| other.0 == ordinal);
+        if let Some(held) = same.map(|other| &mut other.1).find(|held| **held) {
+            *held = false;
+        }
+        while self.window.front().is_some_and(|oldest| !oldest.1) {
+            self.window.pop_front();
+        }
     }
 }
 
