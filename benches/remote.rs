@@ -1,4 +1,4 @@
-//! Reading over distance: `cargo bench --bench remote [-- MiB [MB/s]]`.
+//! Reading over distance: `cargo bench --bench remote [-- MiB [MB/s]] [loader] [ahead=N]`.
 //!
 //! A server (a process of its own, on the loopback address) answers after 50 ms, takes 50 ms for a handshake, gives each connection
 //! 40 MB/s and all together 400 MB/s, or what is said. One connection is bound by its own limit; ranges read ahead should reach the
@@ -233,11 +233,11 @@ fn loader(url: &str, shards: u64, options: RemoteOptions) -> (u64, Duration) {
         let began = Instant::now();
         let store = remote(options);
         let names: Vec<_> = (0..shards).map(|n| format!("{url}/{size}/{n}.tar")).collect();
-        let mut batches = shard_list(&Manifest::of_shards(names).unwrap())
-            .open_twins(store)
-            .expand()
-            .group_by_keys()
-            .batch(BATCH);
+        let mut twins = shard_list(&Manifest::of_shards(names).unwrap()).open_twins(store);
+        if let Some(ahead) = argument("ahead=") {
+            twins = twins.ahead(ahead.parse().unwrap());
+        }
+        let mut batches = twins.expand().group_by_keys().batch(BATCH);
         let (mut samples, mut first) = (0, Duration::ZERO);
         while let Some(batch) = batches.next().await {
             samples += batch.unwrap().data.len();
@@ -275,13 +275,17 @@ fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap()
 }
 
+/// The rest of the argument that begins so.
+fn argument(prefix: &str) -> Option<String> {
+    std::env::args().find_map(|argument| argument.strip_prefix(prefix).map(str::to_owned))
+}
+
 fn main() {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    if let Some(what) = arguments.iter().find_map(|argument| argument.strip_prefix("serve=")) {
+    if let Some(what) = argument("serve=") {
         let numbers: Vec<f64> = what.split(',').map(|number| number.parse().unwrap()).collect();
         return runtime().block_on(serve(numbers[0], numbers[1] as u64, numbers[2] as u64));
     }
-    let mut numbers = arguments.iter().filter_map(|argument| argument.parse::<u64>().ok());
+    let mut numbers = std::env::args().filter_map(|argument| argument.parse::<u64>().ok());
     let size = numbers.next().unwrap_or(2048) << 20;
     let limit = numbers.next().unwrap_or(400) as f64 * 1e6;
     let usual = RemoteOptions::default;
@@ -293,13 +297,17 @@ fn main() {
     let shards = size / shard().len() as u64;
     println!("a server of {} MB/s, {} MB/s for each connection", limit / 1e6, EACH / 1e6);
     let (none, some) = ((0, 0), (1, 1));
-    measure("one connection a shard", limit, none, |url| objects(url, size / 8, 1, single()));
-    measure("one object, ranges read ahead", limit, none, |url| objects(url, size, 1, usual()));
-    measure("four objects at once", limit, none, |url| objects(url, size / 4, 4, usual()));
-    measure("one object, 1 % fail, 1 % stall", limit, some, |url| objects(url, size, 1, usual()));
-    measure("four objects, 1 % fail, 1 % stall", limit, some, |url| {
-        objects(url, size / 4, 4, usual())
-    });
+    if std::env::args().all(|argument| argument != "loader") {
+        measure("one connection a shard", limit, none, |url| objects(url, size / 8, 1, single()));
+        measure("one object, ranges read ahead", limit, none, |url| objects(url, size, 1, usual()));
+        measure("four objects at once", limit, none, |url| objects(url, size / 4, 4, usual()));
+        measure("one object, 1 % fail, 1 % stall", limit, some, |url| {
+            objects(url, size, 1, usual())
+        });
+        measure("four objects, 1 % fail, 1 % stall", limit, some, |url| {
+            objects(url, size / 4, 4, usual())
+        });
+    }
     measure("loader, one connection a shard", limit, none, |url| loader(url, shards / 8, single()));
     measure("loader", limit, none, |url| loader(url, shards, usual()));
     measure("loader, 1 % fail, 1 % stall", limit, some, |url| loader(url, shards, usual()));

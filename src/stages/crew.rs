@@ -13,8 +13,13 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
-/// Most samples in one group.
-const MOST: usize = 64;
+/// Most samples in one group: they may be large, however little work there is on them.
+const MOST: usize = 16;
+/// So much work may be done ahead of a sample that takes long, so that the other threads don't stand still. In pictures it is few of
+/// those that are large, since they take longer.
+const OVERTAKING: Duration = Duration::from_millis(64);
+/// Most samples that are done ahead of one.
+const MOST_OVERTAKING: usize = 64;
 /// A group is made as large as this much work, so that handing it over costs nothing measurable.
 const WORK: Duration = Duration::from_millis(1);
 
@@ -78,11 +83,6 @@ impl fmt::Debug for Crew {
 }
 
 impl Crew {
-    /// How many threads work at once.
-    pub(super) const fn threads(&self) -> usize {
-        self.threads
-    }
-
     pub(super) const fn set_threads(&mut self, threads: usize) {
         self.threads = threads;
     }
@@ -95,6 +95,15 @@ impl Crew {
             return 1;
         }
         usize::try_from(WORK.as_nanos() as u64 / nanos).unwrap_or(MOST).clamp(1, MOST)
+    }
+
+    /// How many samples are handed over before the first of them has to come out: a group for each thread, one in reserve, and those that
+    /// may overtake.
+    pub(super) fn window(&self) -> usize {
+        let nanos = self.shared.nanos.load(Ordering::Relaxed).max(1);
+        let overtaking = usize::try_from(OVERTAKING.as_nanos() as u64 / nanos);
+        2 * self.threads * self.group()
+            + overtaking.map_or(MOST_OVERTAKING, |samples| samples.min(MOST_OVERTAKING))
     }
 
     /// Hands over a group of so many samples; each step of the iterator is the work on one.

@@ -28,6 +28,8 @@ pin_project! {
         work: Work<T, U>,
         group: Vec<Sample<T>>,
         running: VecDeque<Running<U>>,
+        // Samples and errors in them.
+        handed: usize,
         done: std::vec::IntoIter<Result<Sample<U>>>,
         crew: Crew,
     }
@@ -35,7 +37,7 @@ pin_project! {
 
 /// What was sent off, or passes through, in order.
 enum Running<U> {
-    Job(Job<Result<Sample<U>>>),
+    Job(usize, Job<Result<Sample<U>>>),
     Item(Error),
 }
 
@@ -70,6 +72,7 @@ where
             work: Arc::new(work),
             group: Vec::new(),
             running: VecDeque::new(),
+            handed: 0,
             done: Vec::new().into_iter(),
             crew: Crew::default(),
         }
@@ -98,6 +101,7 @@ where
             work: Arc::new(move |sample| augmented(work(sample)?, &f)),
             group: self.group,
             running: VecDeque::new(),
+            handed: 0,
             done: Vec::new().into_iter(),
             crew: self.crew,
         }
@@ -122,7 +126,8 @@ fn send<T: Send + 'static, U: Send + 'static>(
 ) -> Running<U> {
     let work = Arc::clone(work);
     let group = std::mem::take(group);
-    Running::Job(crew.send(group.len(), group.into_iter().map(move |sample| work(sample))))
+    let samples = group.len();
+    Running::Job(samples, crew.send(samples, group.into_iter().map(move |sample| work(sample))))
 }
 
 impl<St, T, U> Stream for Offload<St, T, U>
@@ -140,9 +145,9 @@ where
             if let Some(item) = this.done.next() {
                 return Poll::Ready(Some(item));
             }
-            // Keep the threads busy, and one group for each in reserve.
+            // Keep the threads busy.
             let mut pending = false;
-            while this.running.len() < 2 * this.crew.threads()
+            while *this.handed < this.crew.window()
                 && !pending
                 && !FusedStream::is_terminated(&this.stream)
             {
@@ -156,8 +161,10 @@ where
                     }
                     Poll::Ready(Some(Err(error))) => {
                         if !this.group.is_empty() {
+                            *this.handed += this.group.len();
                             this.running.push_back(send(this.crew, this.group, this.work));
                         }
+                        *this.handed += 1;
                         this.running.push_back(Running::Item(error));
                         continue;
                     }
@@ -165,12 +172,14 @@ where
                     Poll::Pending => pending = true,
                 }
                 if !this.group.is_empty() {
+                    *this.handed += this.group.len();
                     this.running.push_back(send(this.crew, this.group, this.work));
                 }
             }
             match this.running.front_mut() {
-                Some(Running::Job(job)) => {
+                Some(Running::Job(samples, job)) => {
                     let done = ready!(Pin::new(job).poll(cx));
+                    *this.handed -= *samples;
                     this.running.pop_front();
                     match done {
                         Some(done) => *this.done = done.into_iter(),
@@ -182,6 +191,7 @@ where
                     }
                 }
                 Some(Running::Item(_)) => {
+                    *this.handed -= 1;
                     if let Some(Running::Item(error)) = this.running.pop_front() {
                         return Poll::Ready(Some(Err(error)));
                     }

@@ -59,9 +59,30 @@ pin_project! {
         #[pin]
         stream: Fuse<St>,
         store: Arc<dyn Store>,
-        ahead: usize,
+        ahead: Ahead,
         index: Option<Index>,
         opened: VecDeque<Opened>,
+    }
+}
+
+/// How many shards are opened ahead.
+#[derive(Debug, Clone, Copy)]
+enum Ahead {
+    Told(usize),
+    /// What the store of the newest shard advises.
+    Advised(usize),
+}
+
+impl Ahead {
+    const fn shards(self) -> usize {
+        let (Self::Told(shards) | Self::Advised(shards)) = self;
+        shards
+    }
+
+    fn ask(&mut self, store: &Arc<dyn Store>, shard: &Shard) {
+        if let (Self::Advised(shards), Some((_, path))) = (self, shard.tars().first()) {
+            *shards = shard.leaf.store().unwrap_or(store).ahead(path);
+        }
     }
 }
 
@@ -78,13 +99,19 @@ enum Opened {
 
 impl<St: Stream> OpenTwins<St> {
     pub(super) fn new(stream: St, store: Arc<dyn Store>) -> Self {
-        Self { stream: stream.fuse(), store, ahead: 1, index: None, opened: VecDeque::new() }
+        Self {
+            stream: stream.fuse(),
+            store,
+            ahead: Ahead::Advised(1),
+            index: None,
+            opened: VecDeque::new(),
+        }
     }
 
-    /// How many shards are opened beyond the one that is being read (1 unless told otherwise; 0 opens each when its turn comes).
-    /// Memory grows by a few chunks a tar; order does not change.
+    /// How many shards are opened beyond the one that is being read; 0 opens each when its turn comes. Unless told otherwise the store
+    /// advises ([`Store::ahead`]): 1 on this machine, 8 over a network. Memory grows by a few chunks a tar; order does not change.
     pub fn ahead(mut self, shards: usize) -> Self {
-        self.ahead = shards;
+        self.ahead = Ahead::Told(shards);
         self
     }
 
@@ -133,9 +160,10 @@ impl<St: Stream<Item = Result<Shard>>> Stream for OpenTwins<St> {
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let mut this = self.project();
         // Open the shard whose turn it is and those ahead of it.
-        while this.opened.len() <= *this.ahead && !this.stream.is_terminated() {
+        while this.opened.len() <= this.ahead.shards() && !this.stream.is_terminated() {
             match this.stream.as_mut().poll_next(cx) {
                 Poll::Ready(Some(Ok(shard))) => {
+                    this.ahead.ask(this.store, &shard);
                     this.opened.push_back(open(this.store, shard, this.index.as_ref()));
                 }
                 Poll::Ready(Some(Err(error))) => {

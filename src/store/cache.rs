@@ -98,6 +98,10 @@ impl<S: Store> Store for Cache<S> {
         open.into_stream().flatten().boxed()
     }
 
+    fn ahead(&self, path: &str) -> usize {
+        self.inner.ahead(path)
+    }
+
     fn head<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Result<Meta>> {
         self.inner.head(path)
     }

@@ -96,6 +96,13 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// The bytes of an object. Nothing is opened before the stream is polled; if it can't be opened, that is the first item.
     fn read(&self, path: &str, range: ByteRange) -> ByteStream;
 
+    /// How many shards beyond the one that is being read are worth opening, unless [`open_twins`](crate::stages::ShardStream::open_twins)
+    /// is told otherwise: more where it takes long until the first byte comes. `path` is one of the first shard's.
+    fn ahead(&self, path: &str) -> usize {
+        let _ = path;
+        1
+    }
+
     /// Size, version and time of change.
     fn head<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Result<Meta>>;
 
@@ -143,6 +150,10 @@ pub async fn read_all(store: &dyn Store, path: &str, limit: u64) -> Result<Bytes
 impl<S: Store + ?Sized> Store for Arc<S> {
     fn read(&self, path: &str, range: ByteRange) -> ByteStream {
         (**self).read(path, range)
+    }
+
+    fn ahead(&self, path: &str) -> usize {
+        (**self).ahead(path)
     }
 
     fn head<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Result<Meta>> {

@@ -31,6 +31,9 @@ use crate::redact::redact;
 /// Ranges that a stream begins with on a store of which nothing is known yet.
 const FIRST_WIDTH: usize = 8;
 
+/// Shards worth opening beyond the one that is being read: so many answers are on their way, and the budget bounds what they hold.
+const AHEAD: usize = 8;
+
 /// Parts that wait for the reader, for each range that may be read at once: the budget in bytes is the narrower limit as a rule.
 const PARTS_AHEAD: usize = 4;
 
@@ -186,6 +189,10 @@ impl<T: Transport> Store for Remote<T> {
             )
         };
         open.into_stream().flatten().boxed()
+    }
+
+    fn ahead(&self, _path: &str) -> usize {
+        AHEAD
     }
 
     fn head<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Result<Meta>> {

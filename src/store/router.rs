@@ -161,6 +161,10 @@ impl Store for Stores {
         }
     }
 
+    fn ahead(&self, path: &str) -> usize {
+        self.route(path).map_or(1, |route| route.store.ahead(&route.path))
+    }
+
     fn head<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Result<Meta>> {
         async move {
             let route = self.route(path)?;

@@ -17,6 +17,7 @@ use super::support::{all, by_hand, grouped, shown, tars};
 struct Watched {
     inner: Memory,
     read: Arc<Mutex<Vec<String>>>,
+    advice: Option<usize>,
 }
 
 impl Watched {
@@ -26,6 +27,10 @@ impl Watched {
 }
 
 impl Store for Watched {
+    fn ahead(&self, path: &str) -> usize {
+        self.advice.unwrap_or_else(|| self.inner.ahead(path))
+    }
+
     fn read(&self, path: &str, range: ByteRange) -> ByteStream {
         self.read.lock().unwrap().push(path.to_owned());
         self.inner.read(path, range)
@@ -53,6 +58,17 @@ async fn the_next_shard_is_opened_ahead() {
         assert!(store.read().is_empty(), "nothing before the first poll");
         let first = assert_ready!(opened.poll_next()).unwrap().unwrap();
         assert_eq!((first.shard.place, store.read().len()), (0, want), "{ahead} ahead");
+    }
+}
+
+#[tokio::test]
+async fn the_store_advises_how_far_ahead() {
+    let (manifest, _) = tars(&[&[], &[], &[], &[]]);
+    for (advice, want) in [(None, 2), (Some(0), 1), (Some(2), 3)] {
+        let store = Watched { advice, ..Watched::default() };
+        let mut opened = task::spawn(shard_list(&manifest).open_twins(Arc::new(store.clone())));
+        assert!(assert_ready!(opened.poll_next()).is_some());
+        assert_eq!(store.read().len(), want, "{advice:?} advised");
     }
 }
 

@@ -1,0 +1,258 @@
+//! What a loader costs around its work, in numbers that a trainer feels.
+//!
+//! `cargo bench --bench loader` prints, medians of runs taken in turns where there are several:
+//! - growth: the rate with 10 and with 1,000,000 shards listed, the same tars behind them;
+//! - first batch: from the start of a new process to its first batch, from twins on disk;
+//! - memory: resident bytes after a tenth of a million samples, and after all of them;
+//! - trainer: how long one that is slower than the loader waits for its batches;
+//! - order: the same work with heavy-tailed delays, delivered in order and as it is done.
+//!
+//! `-- growth first memory trainer order` runs some of them; `-- --test` runs everything once on little data.
+
+#![allow(clippy::print_stdout, clippy::unwrap_used, missing_docs)]
+
+mod support;
+
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use futures::{StreamExt, TryStreamExt};
+use shardstream::loader::Builder;
+use shardstream::prelude::*;
+use shardstream::random::Rng;
+use shardstream::store::{ByteRange, ByteStream, Meta};
+use shardstream::testing;
+use support::{cores, line, medians, status_mb, twins};
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// Ten tars in memory, under any number of names: `<anything><digit>.tar`.
+#[derive(Debug, Clone)]
+struct Ten(Memory);
+
+impl Ten {
+    fn name(path: &str) -> String {
+        format!("00000{}.tar", &path[path.len() - 5..path.len() - 4])
+    }
+}
+
+impl Store for Ten {
+    fn read(&self, path: &str, range: ByteRange) -> ByteStream {
+        self.0.read(&Self::name(path), range)
+    }
+
+    fn head<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Result<Meta>> {
+        Box::pin(async move { self.0.head(&Self::name(path)).await })
+    }
+
+    fn list<'a>(&'a self, prefix: &'a str) -> BoxFuture<'a, Result<Vec<Meta>>> {
+        self.0.list(prefix)
+    }
+
+    fn put<'a>(&'a self, path: &'a str, bytes: Bytes) -> BoxFuture<'a, Result<()>> {
+        self.0.put(path, bytes)
+    }
+}
+
+type Samples = Batch<Vec<Fields<Bytes>>>;
+
+fn plain(manifest: &Manifest, store: impl Store + Clone) -> Builder<Samples> {
+    let recipe = move |lane: &Lane| {
+        let shards = lane.shard_list().shuffle_shards().split_by_rank().split_by_worker();
+        shards.open_twins(store.clone()).expand().group_by_keys().shuffle(1000).batch(64)
+    };
+    Loader::builder(manifest, recipe)
+}
+
+/// Takes batches until there were so many samples.
+async fn take<B: shardstream::sample::Heads + Send + 'static>(
+    loader: &mut Loader<B>,
+    samples: usize,
+) {
+    let mut taken = 0;
+    while taken < samples {
+        taken += loader.next().await.unwrap().unwrap().heads().len();
+    }
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap()
+}
+
+fn growth(rounds: usize, samples: usize) {
+    let (_, tars) = testing::shards(10, 1000);
+    let store = Ten(tars);
+    let listed = |n: usize| Manifest::of_shards((0..n).map(|i| format!("{i:07}.tar"))).unwrap();
+    let (few, many) = (listed(10), listed(1_000_000));
+    let runtime = runtime();
+    let run = |manifest: &Manifest| {
+        let builder = plain(manifest, store.clone()).workers(2).epochs(1 << 20);
+        runtime.block_on(async { take(&mut builder.start().unwrap(), samples).await });
+    };
+    let mut runs: Vec<Box<dyn FnMut() + '_>> =
+        vec![Box::new(|| run(&few)), Box::new(|| run(&many))];
+    let took = medians(rounds, &mut runs);
+    println!("growth: {samples} samples, with the start of the loader");
+    line("10 shards listed", took[0], samples, None);
+    line("1,000,000 shards listed", took[1], samples, Some(took[0]));
+}
+
+/// In a process of its own: the first batch of the twins in a folder, and how long that took.
+fn first_batch(folder: &str) {
+    let began = Instant::now();
+    runtime().block_on(async {
+        let manifest = Manifest::load(&Local, folder).await.unwrap();
+        take(&mut plain(&manifest, Local).workers(2).start().unwrap(), 64).await;
+    });
+    println!("{}", began.elapsed().as_secs_f64() * 1e3);
+    // The rest of the run is of no interest.
+    std::process::exit(0);
+}
+
+fn first(rounds: usize) {
+    let folder = tempfile::tempdir().unwrap();
+    twins(folder.path(), 4, 5000, |i| Bytes::from(vec![i as u8; 4096]));
+    let mut waits: Vec<(f64, f64)> = (0..rounds)
+        .map(|_| {
+            let began = Instant::now();
+            let output = Command::new(std::env::current_exe().unwrap())
+                .arg(format!("first={}", folder.path().display()))
+                .output()
+                .unwrap();
+            let whole = began.elapsed().as_secs_f64() * 1e3;
+            (whole, String::from_utf8_lossy(&output.stdout).trim().parse().unwrap())
+        })
+        .collect();
+    waits.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let (whole, inside) = waits[waits.len() / 2];
+    println!(
+        "first batch of 64 (shuffle 1000, 2 lanes): {inside:.1} ms after main, {whole:.1} ms with the process, longest {:.1} ms of {rounds}",
+        waits.last().unwrap().0
+    );
+}
+
+/// In a process of its own: resident memory after each tenth of the samples.
+fn memory_of(samples: usize) {
+    let (_, tars) = testing::shards(10, 1000);
+    let manifest = Manifest::of_shards((0..10).map(|i| format!("{i:07}.tar"))).unwrap();
+    runtime().block_on(async {
+        let builder = plain(&manifest, Ten(tars)).workers(2).epochs(1 << 20);
+        let mut loader = builder.start().unwrap();
+        for _ in 0..10 {
+            take(&mut loader, samples / 10).await;
+            print!("{} ", status_mb("VmRSS"));
+        }
+    });
+    println!();
+}
+
+fn memory(samples: usize) {
+    let output = Command::new(std::env::current_exe().unwrap())
+        .arg(format!("memory={samples}"))
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let resident: Vec<f64> = text.split_whitespace().map(|mb| mb.parse().unwrap()).collect();
+    let (first, last) = (resident[0], resident[resident.len() - 1]);
+    println!(
+        "memory: {first:.1} MB after {} samples, {last:.1} MB after {samples} ({:+.1} %)",
+        samples / 10,
+        (last / first - 1.0) * 100.0
+    );
+}
+
+fn trainer(batches: usize) {
+    let (_, tars) = testing::shards(10, 1000);
+    let manifest = Manifest::of_shards((0..10).map(|i| format!("{i:07}.tar"))).unwrap();
+    runtime().block_on(async {
+        let builder = plain(&manifest, Ten(tars)).workers(2).epochs(1 << 20);
+        let mut loader = builder.start().unwrap();
+        take(&mut loader, 64).await;
+        let (began, before) = (Instant::now(), loader.stats().waited);
+        for _ in 0..batches {
+            // A step of training: many times what a batch takes to be made.
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            take(&mut loader, 64).await;
+        }
+        let waited = (loader.stats().waited - before).as_secs_f64();
+        println!(
+            "trainer of 5 ms a step: waits {:.2} % of the time ({:.1} us a batch)",
+            waited / began.elapsed().as_secs_f64() * 100.0,
+            waited / batches as f64 * 1e6
+        );
+    });
+}
+
+/// Works for so long: a Pareto distribution with a mean of about a millisecond, in which one in a thousand takes a hundred times as long.
+fn work(number: u64) {
+    let u = Rng::keyed(&[7, number]).unit().max(1e-5);
+    let millis = (0.33 * u.powf(-1.0 / 1.5)).min(300.0);
+    let until = Instant::now() + Duration::from_secs_f64(millis / 1e3);
+    while Instant::now() < until {
+        std::hint::spin_loop();
+    }
+}
+
+fn order(rounds: usize, samples: usize) {
+    let (manifest, store) = testing::shards(4, samples / 4);
+    let runtime = runtime();
+    let chain = || shard_list(&manifest).open_twins(store.clone()).expand().group_by_keys();
+    let in_order = || {
+        let worked = chain().augment(|_, rng| {
+            work(rng.next_u64());
+            Ok(())
+        });
+        let done = runtime.block_on(worked.try_fold(0, |n, _| async move { Ok(n + 1) }));
+        assert_eq!(done.unwrap(), samples);
+    };
+    let as_done = || {
+        let worked = chain().map(|sample| async move {
+            let sample = sample.unwrap();
+            let worked = tokio::task::spawn_blocking(move || work(sample.head.rng(0).next_u64()));
+            worked.await.unwrap();
+        });
+        let done = runtime.block_on(worked.buffer_unordered(cores()).count());
+        assert_eq!(done, samples);
+    };
+    let mut runs: Vec<Box<dyn FnMut() + '_>> = vec![Box::new(as_done), Box::new(in_order)];
+    let took = medians(rounds, &mut runs);
+    println!("order: {samples} samples of heavy-tailed work on {} threads", cores());
+    line("as it is done", took[0], samples, None);
+    line("in order", took[1], samples, Some(took[0]));
+}
+
+fn main() {
+    let told = |prefix: &str| {
+        std::env::args().find_map(|argument| argument.strip_prefix(prefix).map(str::to_owned))
+    };
+    if let Some(folder) = told("first=") {
+        return first_batch(Path::new(&folder).to_str().unwrap());
+    }
+    if let Some(samples) = told("memory=") {
+        return memory_of(samples.parse().unwrap());
+    }
+    let is_test = std::env::args().any(|argument| argument == "--test");
+    let parts: Vec<String> =
+        std::env::args().skip(1).filter(|argument| !argument.starts_with("--")).collect();
+    let wanted = |part: &str| parts.is_empty() || parts.iter().any(|wanted| wanted == part);
+    let size = |whole: usize, test: usize| if is_test { test } else { whole };
+    if wanted("growth") {
+        growth(size(7, 1), size(200_000, 2000));
+    }
+    if wanted("first") {
+        first(size(21, 1));
+    }
+    if wanted("memory") {
+        memory(size(1_000_000, 10_000));
+    }
+    if wanted("trainer") {
+        trainer(size(400, 5));
+    }
+    if wanted("order") {
+        order(size(7, 1), size(2000, 20));
+    }
+}
