@@ -11,7 +11,7 @@ const KEPT: usize = 16;
 
 static FREE: Mutex<Vec<Buffer>> = Mutex::new(Vec::new());
 
-/// An empty vector of capacity [`CHUNK`].
+/// [`CHUNK`] bytes to be overwritten.
 #[derive(Debug)]
 pub(super) struct Buffer(Vec<u8>);
 
@@ -19,41 +19,43 @@ impl Buffer {
     /// One that was used before, or a new one.
     pub(super) fn take() -> Self {
         let free = FREE.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        free.unwrap_or_else(|| Self(Vec::with_capacity(CHUNK)))
+        free.unwrap_or_else(|| Self(vec![0; CHUNK]))
     }
 
-    /// To be filled up to its capacity.
-    pub(super) fn room(&mut self) -> &mut Vec<u8> {
+    /// Its bytes: zeros, or what an earlier user left.
+    pub(super) fn room(&mut self) -> &mut [u8] {
         &mut self.0
     }
 
-    /// What it was filled with; the buffer is free again when the last slice of that is dropped. Little is copied instead, so that no
+    /// Its first `filled` bytes; the buffer is free again when the last slice of them is dropped. Few are copied instead, so that no
     /// slice keeps far more memory than it shows.
-    pub(super) fn freeze(self) -> Bytes {
-        let filled = Filled(self.0);
-        if filled.0.len() < CHUNK / 2 {
-            Bytes::copy_from_slice(&filled.0)
+    pub(super) fn freeze(self, filled: usize) -> Bytes {
+        let filled = Filled { buffer: self, filled: filled.min(CHUNK) };
+        if filled.filled < CHUNK / 2 {
+            Bytes::copy_from_slice(filled.as_ref())
         } else {
             Bytes::from_owner(filled)
         }
     }
 }
 
-struct Filled(Vec<u8>);
+struct Filled {
+    buffer: Buffer,
+    filled: usize,
+}
 
 impl AsRef<[u8]> for Filled {
     fn as_ref(&self) -> &[u8] {
-        &self.0
+        &self.buffer.0[..self.filled]
     }
 }
 
 impl Drop for Filled {
     fn drop(&mut self) {
-        let mut buffer = std::mem::take(&mut self.0);
-        buffer.clear();
+        let buffer = Buffer(std::mem::take(&mut self.buffer.0));
         let mut free = FREE.lock().unwrap_or_else(PoisonError::into_inner);
-        if free.len() < KEPT && buffer.capacity() == CHUNK {
-            free.push(Buffer(buffer));
+        if free.len() < KEPT {
+            free.push(buffer);
         }
     }
 }
@@ -65,25 +67,26 @@ mod tests {
     #[test]
     fn a_buffer_is_free_when_its_last_slice_is_dropped() {
         let mut buffer = Buffer::take();
-        buffer.room().resize(CHUNK, 7);
+        buffer.room().fill(7);
         let at = buffer.0.as_ptr();
-        let whole = buffer.freeze();
+        let whole = buffer.freeze(CHUNK);
+        assert_eq!(whole.len(), CHUNK);
         let slice = whole.slice(3..5);
         let is_free = || FREE.lock().unwrap().iter().any(|free| free.0.as_ptr() == at);
         drop(whole);
         assert!(!is_free());
         assert_eq!(slice, [7, 7][..]);
         drop(slice);
-        // Another test may have taken it at once; it is empty all the same.
-        assert!(Buffer::take().0.is_empty());
+        // Another test may have taken it at once; it is whole all the same.
+        assert_eq!(Buffer::take().room().len(), CHUNK);
     }
 
     #[test]
-    fn little_does_not_keep_a_buffer() {
+    fn few_bytes_do_not_keep_a_buffer() {
         let mut buffer = Buffer::take();
-        buffer.room().extend_from_slice(b"0123456789");
-        let little = buffer.freeze();
-        assert_eq!(little, b"0123456789"[..]);
-        assert!(little.try_into_mut().is_ok_and(|alone| alone.capacity() < CHUNK));
+        buffer.room()[..10].copy_from_slice(b"0123456789");
+        let few = buffer.freeze(10);
+        assert_eq!(few, b"0123456789"[..]);
+        assert!(few.try_into_mut().is_ok_and(|alone| alone.capacity() < CHUNK));
     }
 }

@@ -49,6 +49,20 @@ pub(super) async fn blocking<T: Send + 'static>(
     }
 }
 
+/// Reads until the room is full or the file ends; how many bytes it was.
+fn fill(file: &mut File, room: &mut [u8]) -> io::Result<usize> {
+    let mut filled = 0;
+    while filled < room.len() {
+        match file.read(&mut room[filled..]) {
+            Ok(0) => break,
+            Ok(read) => filled += read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(filled)
+}
+
 /// Reads the file and sends its chunks until it ends or nobody listens.
 fn pump(path: &str, range: ByteRange, sender: &mpsc::Sender<Result<Bytes>>) -> io::Result<()> {
     let mut file = File::open(path)?;
@@ -65,12 +79,12 @@ fn pump(path: &str, range: ByteRange, sender: &mpsc::Sender<Result<Bytes>>) -> i
     while left > 0 {
         let want = CHUNK.min(usize::try_from(left).unwrap_or(CHUNK));
         let mut chunk = Buffer::take();
-        let read = (&mut file).take(want as u64).read_to_end(chunk.room())?;
+        let read = fill(&mut file, &mut chunk.room()[..want])?;
         if read == 0 {
             break;
         }
         left -= read as u64;
-        if sender.blocking_send(Ok(chunk.freeze())).is_err() {
+        if sender.blocking_send(Ok(chunk.freeze(read))).is_err() {
             break;
         }
     }
