@@ -21,11 +21,12 @@ Examples:
   shardstream verify shards --decode --num-workers 16
   shardstream verify shards --fix-manifest
   shardstream verify s3://bucket/shards
+  shardstream verify shards/image/part_000000/000000.tar
 
 Exit status: 0 nothing is wrong (or all of it was fixed), 1 something is.")]
 pub(crate) struct Verify {
-    /// A data set: a folder or a URL with wdinfo.json in it or below it
-    #[arg(value_name = "DIR")]
+    /// A data set: a folder or a URL with wdinfo.json in it or below it. Or a single tar
+    #[arg(value_name = "DIR|TAR")]
     path: PathBuf,
     /// Decode every field, too
     #[arg(long)]

@@ -105,16 +105,14 @@ pub(crate) fn list(
     Ok(())
 }
 
-/// What the keys of a folder begin with: as told, or the folder's name with hyphens for what a key can't have.
-pub(crate) fn dataset_name(folder: &Path, options: &PackOptions) -> Result<String> {
+/// What the keys of a folder or list begin with: as told, or its name with hyphens for what a key can't have.
+pub(crate) fn dataset_name(input: &Path, options: &PackOptions) -> Result<String> {
     if let Some(name) = &options.dataset_name {
         return Ok(name.clone());
     }
-    let absolute = fs::canonicalize(folder).map_err(|e| failed(folder, e))?;
-    let name = absolute
-        .file_name()
-        .map_or_else(|| "data".into(), OsStr::to_string_lossy)
-        .replace('.', "-");
+    let absolute = fs::canonicalize(input).map_err(|e| failed(input, e))?;
+    let name = if absolute.is_file() { absolute.file_stem() } else { absolute.file_name() };
+    let name = name.map_or_else(|| "data".into(), OsStr::to_string_lossy).replace('.', "-");
     layout::check_dataset_name(&name)?;
     Ok(name)
 }

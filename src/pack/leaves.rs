@@ -6,6 +6,7 @@ use std::path::Path;
 use super::root::Root;
 use crate::error::{Error, Result};
 use crate::shard::arguments::is_tar;
+use crate::shard::leaf::without_query;
 use crate::shard::wdinfo::{FILE_NAME, Wdinfo};
 use crate::store::Stores;
 
@@ -17,7 +18,7 @@ pub(crate) struct LeafFolder {
     pub(crate) name: String,
     /// `None` if there is no `wdinfo.json`; an error if it can't be used.
     pub(crate) manifest: Option<Result<Wdinfo>>,
-    /// Shards that are there, by modality.
+    /// Shards that are there, by modality; that of a single tar has no name.
     pub(crate) tars: BTreeMap<String, BTreeSet<String>>,
 }
 
@@ -45,13 +46,37 @@ impl LeafFolder {
 
     /// The name of one twin below the root.
     pub(crate) fn twin(&self, modality: &str, shard: &str) -> String {
-        format!("{modality}/{shard}")
+        if modality.is_empty() { shard.to_owned() } else { format!("{modality}/{shard}") }
     }
 
     /// The path of a shard as a person knows it.
     pub(crate) fn shard_name(&self, shard: &str) -> String {
-        if self.name.is_empty() { shard.to_owned() } else { format!("{}/{shard}", self.name) }
+        match &*self.name {
+            "" if self.is_single() => self.root.shown(shard),
+            "" => shard.to_owned(),
+            name => format!("{name}/{shard}"),
+        }
     }
+
+    /// Whether this is one tar that stands alone.
+    pub(crate) fn is_single(&self) -> bool {
+        self.tars.contains_key("")
+    }
+}
+
+/// A path or URL of one tar, as a leaf of nothing else; `None` for what is no tar by its name, and for folders.
+pub(crate) fn single(path: &Path, stores: Option<&Stores>) -> Result<Option<LeafFolder>> {
+    let Some(text) = path.to_str().filter(|text| is_tar(without_query(text)) && !path.is_dir())
+    else {
+        return Ok(None);
+    };
+    let (folder, tar) = match without_query(text).rfind('/') {
+        Some(slash) => (if slash == 0 { "/" } else { &text[..slash] }, &text[slash + 1..]),
+        None => (".", text),
+    };
+    let root = Root::open(Path::new(folder), stores)?;
+    let tars = BTreeMap::from([(String::new(), BTreeSet::from([tar.to_owned()]))]);
+    Ok(Some(LeafFolder { root, name: String::new(), manifest: None, tars }))
 }
 
 /// Finds the leaves at or below a folder or URL (or at a `wdinfo.json`), in order of their paths.

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
 use arrow_schema::DataType;
-use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use parquet::arrow::arrow_reader::{ArrowReaderOptions, ParquetRecordBatchReaderBuilder};
 use serde_json::{Map, Value};
 
 use super::content::Content;
@@ -20,6 +20,7 @@ use super::options::PackOptions;
 use super::report::{Finding, Reason};
 use super::scan::{Raw, Samples, failed};
 use crate::error::{Error, Result};
+use crate::shard::parquet_guard::{file_has_footer, guarded};
 
 /// The fields that make up a caption.
 const PROMPTS: [&str; 3] = ["prompt", "prompt_medium", "prompt_short"];
@@ -31,7 +32,7 @@ pub(crate) fn list(
     found: &mut Vec<Raw>,
     samples: &mut Samples,
 ) -> Result<()> {
-    let prefix = dataset_name(&path.with_extension(""), options)?;
+    let prefix = dataset_name(path, options)?;
     let base = path.parent().unwrap_or(Path::new("."));
     let mut row = |at: usize, row: Map<String, Value>| {
         let before = found.len();
@@ -138,16 +139,20 @@ fn take(
 }
 
 fn parquet(path: &Path, mut row: impl FnMut(usize, Map<String, Value>)) -> Result<()> {
-    let broken = |error: parquet::errors::ParquetError| {
-        Error::pack("not a whole parquet file").with_source(error).in_shard(path.to_string_lossy())
-    };
-    let file = File::open(path).map_err(|e| failed(path, e))?;
-    let reader = ParquetRecordBatchReaderBuilder::try_new(file).map_err(broken)?;
+    let shard = path.to_string_lossy();
+    let broken = || Error::pack("not a whole parquet file").in_shard(&*shard);
+    let mut file = File::open(path).map_err(|e| failed(path, e))?;
+    if !file_has_footer(&mut file).map_err(|e| failed(path, e))? {
+        return Err(broken());
+    }
+    // Texts and numbers as parquet stores them: what wrote the file may call them dictionaries, views or large strings.
+    let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
+    let open = || ParquetRecordBatchReaderBuilder::try_new_with_options(file, options)?.build();
+    let opened = guarded(open).ok_or_else(broken)?;
+    let mut batches = opened.map_err(|e| broken().with_source(e))?;
     let mut at = 0;
-    for batch in reader.build().map_err(broken)? {
-        let batch = batch.map_err(|e| {
-            Error::pack("not a whole parquet file").with_source(e).in_shard(path.to_string_lossy())
-        })?;
+    while let Some(batch) = guarded(|| batches.next()).ok_or_else(broken)? {
+        let batch = batch.map_err(|e| broken().with_source(e))?;
         for place in 0..batch.num_rows() {
             row(at, fields(&batch, place));
             at += 1;
@@ -165,8 +170,6 @@ fn fields(batch: &RecordBatch, row: usize) -> Map<String, Value> {
         }
         let value = match column.data_type() {
             DataType::Utf8 => Value::from(column.as_string::<i32>().value(row)),
-            DataType::LargeUtf8 => Value::from(column.as_string::<i64>().value(row)),
-            DataType::Utf8View => Value::from(column.as_string_view().value(row)),
             DataType::Int64 => {
                 Value::from(column.as_primitive::<arrow_array::types::Int64Type>().value(row))
             }
@@ -176,4 +179,51 @@ fn fields(batch: &RecordBatch, row: usize) -> Map<String, Value> {
         fields.insert(field.name().clone(), value);
     }
     fields
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow_array::{ArrayRef, Int64Array, StringArray};
+    use parquet::arrow::ArrowWriter;
+    use tempfile::tempdir;
+
+    use super::*;
+
+    /// Cut or changed at any byte: an error that names the list, or rows; never a panic, nor counting without end.
+    #[test]
+    fn broken_parquet() {
+        let image: ArrayRef = Arc::new(StringArray::from(vec!["a.jpg", "b.jpg"]));
+        let score: ArrayRef = Arc::new(Int64Array::from(vec![Some(1), None]));
+        let batch = RecordBatch::try_from_iter([("image", image), ("score", score)]).unwrap();
+        let mut writer = ArrowWriter::try_new(Vec::new(), batch.schema(), None).unwrap();
+        writer.write(&batch).unwrap();
+        let whole = writer.into_inner().unwrap();
+        let folder = tempdir().unwrap();
+        let path = folder.path().join("list.parquet");
+        let options = PackOptions::new(folder.path(), folder.path().join("out"));
+        let read = |bytes: &[u8]| {
+            fs::write(&path, bytes).unwrap();
+            let (mut found, mut samples) = (Vec::new(), Samples::default());
+            let listed = list(&path, &options, &mut found, &mut samples);
+            listed.map(|()| samples.findings.len()).map_err(|error| error.to_string())
+        };
+        let refused = |error: &str| {
+            error.starts_with("pack: ") && error.contains("list.parquet: not a whole parquet file")
+        };
+        // The pictures are not there.
+        assert_eq!(read(&whole).unwrap(), 2);
+        for length in 0..whole.len() {
+            assert!(refused(&read(&whole[..length]).unwrap_err()), "{length}");
+        }
+        let mut broken = 0;
+        for at in 0..whole.len() {
+            let mut changed = whole.clone();
+            changed[at] ^= 0x80;
+            if let Err(error) = read(&changed) {
+                assert!(refused(&error), "byte {at}: {error}");
+                broken += 1;
+            }
+        }
+        assert!(broken > whole.len() / 3, "{broken}");
+    }
 }

@@ -18,7 +18,7 @@ use crate::store::Stores;
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct VerifyOptions {
-    /// A data set: a folder, or a URL in a store, with `wdinfo.json` in it or below it, or such a file.
+    /// A data set: a folder, or a URL in a store, with `wdinfo.json` in it or below it, or such a file. Or a single tar.
     pub path: PathBuf,
     /// What reaches URLs. If `None`: with settings from the environment alone.
     pub stores: Option<Stores>,
@@ -143,7 +143,14 @@ pub async fn verify(options: VerifyOptions, control: Arc<PackControl>) -> Result
 
 fn run(options: &VerifyOptions, control: &PackControl) -> Result<VerifyReport> {
     control.enter(Phase::Listing, 0);
-    let leaves = leaves::find(&options.path, options.stores.as_ref())?;
+    let stores = options.stores.as_ref();
+    let leaves = match leaves::single(&options.path, stores)? {
+        Some(_) if options.fix_manifest => {
+            return Err(Error::config("a single tar has no wdinfo.json: name its data set"));
+        }
+        Some(tar) => vec![tar],
+        None => leaves::find(&options.path, stores)?,
+    };
     let shards: Vec<(usize, String)> = leaves
         .iter()
         .enumerate()
@@ -166,7 +173,7 @@ fn run(options: &VerifyOptions, control: &PackControl) -> Result<VerifyReport> {
         of_leaf[leaf].push((shard, checked));
     }
     for (leaf, mut shards) in leaves.iter().zip(of_leaf) {
-        let mut faults = leaf_faults(leaf);
+        let mut faults = if leaf.is_single() { Vec::new() } else { leaf_faults(leaf) };
         faults
             .extend(shards.iter_mut().flat_map(|(_, checked)| std::mem::take(&mut checked.faults)));
         if options.fix_manifest && faults.iter().any(|fault| fault.kind.of_manifest()) {

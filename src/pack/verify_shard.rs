@@ -7,7 +7,7 @@ use super::twins::TwinFacts;
 use super::verify::{Fault, FaultKind, VerifyOptions};
 use super::walk::walk;
 use crate::decode::Decoder;
-use crate::sample::key::{self, is_data, pid_rename};
+use crate::sample::key::KeyRule;
 use crate::shard::wdinfo::Wdinfo;
 
 /// Differences between twins that are named one by one; more are counted.
@@ -72,43 +72,32 @@ impl<'a> Check<'a> {
         }
         let (root, twin) = (&self.leaf.root, self.leaf.twin(modality, self.shard));
         let single = self.modalities.len() == 1;
+        // Twins as PiD pairs them, which is stricter: one member a key. A tar that stands alone holds samples of several.
+        let (rule, of) = (if single { KeyRule::WebDataset } else { KeyRule::Pid }, of(modality));
         let decoder = self.options.decode.then(Decoder::new);
         let mut keys: Vec<Vec<u8>> = Vec::new();
         let mut faults = Vec::new();
         let sums = self.options.checksums || self.options.fix_manifest;
         let walked = walk(root, &twin, sums, |member| {
             let name = String::from_utf8_lossy(&member.name).into_owned();
-            let renamed = if single {
-                Some(member.name.to_vec())
-            } else {
-                pid_rename(&member.name, modality)
-            };
-            let split = renamed.as_deref().filter(|_| is_data(&member.name)).and_then(key::split);
-            let Some((key, field)) = split else {
-                faults.push((
-                    FaultKind::Member,
-                    format!("{modality}: {name} has no key: readers pass over it"),
-                ));
+            let Some(length) = rule.key_length(&member.name) else {
+                let detail = format!("{of}{name} has no key: readers pass over it");
+                faults.push((FaultKind::Member, detail));
                 return Ok(());
             };
-            if keys.last().is_none_or(|last| last != key) {
-                keys.push(key.to_vec());
+            let key = rule.key(&member.name[..length]);
+            if keys.last().is_none_or(|last| last[..] != key[..]) {
+                keys.push(key.into_owned());
             } else if !single {
-                faults.push((
-                    FaultKind::Keys,
-                    format!(
-                        "{modality}: key {} comes twice in a row",
-                        String::from_utf8_lossy(key)
-                    ),
-                ));
+                let key = String::from_utf8_lossy(&key);
+                faults.push((FaultKind::Keys, format!("{of}key {key} comes twice in a row")));
             }
             if let Some(decoder) = &decoder {
-                let field = String::from_utf8_lossy(field).to_ascii_lowercase();
+                let field =
+                    String::from_utf8_lossy(&member.name[length + 1..]).to_ascii_lowercase();
                 if let Err(error) = decoder.decode_field(&field, member.data.clone()) {
-                    faults.push((
-                        FaultKind::Decode,
-                        format!("{modality}: {}", error.in_member(name).at(member.data_offset)),
-                    ));
+                    let error = error.in_member(name).at(member.data_offset);
+                    faults.push((FaultKind::Decode, format!("{of}{error}")));
                 }
             }
             Ok(())
@@ -119,12 +108,12 @@ impl<'a> Check<'a> {
         match walked {
             Ok(walked) => {
                 for warning in walked.warnings {
-                    self.fault(FaultKind::Member, format!("{modality}: {warning}"));
+                    self.fault(FaultKind::Member, format!("{of}{warning}"));
                 }
                 if !walked.clean {
                     self.fault(
                         FaultKind::Tar,
-                        format!("{modality}: no end mark: the archive may be cut off"),
+                        format!("{of}no end mark: the archive may be cut off"),
                     );
                 }
                 Some((keys, walked.facts))
@@ -146,10 +135,8 @@ impl<'a> Check<'a> {
                 let times = seen.entry(key).or_default();
                 *times += 1;
                 if *times == 2 {
-                    repeats.push(format!(
-                        "{modality}: key {} comes again after other keys",
-                        String::from_utf8_lossy(key)
-                    ));
+                    let key = String::from_utf8_lossy(key);
+                    repeats.push(format!("{}key {key} comes again after other keys", of(modality)));
                 }
             }
             self.some(repeats);
@@ -221,6 +208,11 @@ impl<'a> Check<'a> {
             }
         }
     }
+}
+
+/// What a detail about one twin begins with.
+fn of(modality: &str) -> String {
+    if modality.is_empty() { String::new() } else { format!("{modality}: ") }
 }
 
 /// What differs between the keys of two twins: keys that one lacks, otherwise places where the order differs.

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{ArrowReaderOptions, ParquetRecordBatchReaderBuilder};
 
-use super::parquet_footer;
+use super::parquet_guard::{guarded, has_footer};
 use crate::error::{Error, Result};
 use crate::sample::Key;
 use crate::sample::key::split;
@@ -57,7 +57,7 @@ impl KeyIndex {
     /// It is no parquet file, it is cut off or broken, its first column holds something else, or it lists too much.
     pub fn read(file: Bytes, path: &str) -> Result<Self> {
         let fail = |error: Error| error.in_shard(path);
-        let gathered = guarded(|| {
+        let gathered = read_parquet(file, |file| {
             let mut gathered = Gathered::default();
             gathered.read(file)?;
             Ok(gathered)
@@ -149,10 +149,13 @@ impl fmt::Debug for KeyIndex {
     }
 }
 
-/// Runs a reader of parquet. That crate panics on some broken files instead of returning an error; nothing that it touched is used then.
-pub(super) fn guarded<T>(read: impl FnOnce() -> Result<T>) -> Result<T> {
-    std::panic::catch_unwind(std::panic::AssertUnwindSafe(read))
-        .unwrap_or_else(|_| Err(Error::index("a broken parquet file: its reader gave up")))
+/// What reads a parquet file, kept from harm.
+pub(super) fn read_parquet<T>(file: Bytes, read: impl FnOnce(Bytes) -> Result<T>) -> Result<T> {
+    if !has_footer(&file) {
+        return Err(Error::index("not a whole parquet file: its footer is broken"));
+    }
+    guarded(|| read(file))
+        .unwrap_or_else(|| Err(Error::index("a broken parquet file: its reader gave up")))
 }
 
 /// Rows on their way into an index.
@@ -179,7 +182,6 @@ impl Gathered {
         let broken = |error: parquet::errors::ParquetError| {
             Error::index("not a whole parquet file").with_source(error)
         };
-        parquet_footer::check(&file)?;
         // The column as parquet stores it: what wrote the file may call it a dictionary, a view or a large string.
         let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
         let builder =

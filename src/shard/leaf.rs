@@ -153,7 +153,7 @@ fn add_str(text: &str, hash: &mut Sha256) {
 }
 
 /// A path without the query of a URL: signatures change, the data does not.
-pub(super) fn without_query(path: &str) -> &str {
+pub(crate) fn without_query(path: &str) -> &str {
     if is_web_url(path) { path.split(['?', '#']).next().unwrap_or(path) } else { path }
 }
 

@@ -14,7 +14,7 @@ use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
 use serde::{Deserialize, Serialize};
 
-use super::key_index::guarded;
+use super::key_index::read_parquet;
 use super::{IndexedTwin, KeyIndex, SampleIndex};
 use crate::error::{Error, Result};
 use crate::sample::Key;
@@ -79,7 +79,7 @@ impl SampleIndex {
     /// # Errors
     /// It is no such index, of another version, or broken.
     pub fn decode(file: Bytes, path: &str) -> Result<Self> {
-        guarded(|| Self::read(file, path)).map_err(|error| error.in_shard(path))
+        read_parquet(file, |file| Self::read(file, path)).map_err(|error| error.in_shard(path))
     }
 
     fn read(file: Bytes, path: &str) -> Result<Self> {

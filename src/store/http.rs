@@ -258,12 +258,22 @@ fn decode(
             format!("the server sends the content encoding {encoding}, unasked"),
         ));
     }
-    let plain = GzipDecoder::new(StreamReader::new(
-        body.map_err(|failure| std::io::Error::other(failure.message)),
-    ));
-    Ok(ReaderStream::with_capacity(plain, 64 << 10)
-        .map_err(|error| Failure::broken(&error))
-        .boxed())
+    let body = body.map_err(|failure| std::io::Error::other(failure.message));
+    let mut plain = GzipDecoder::new(StreamReader::new(body));
+    plain.multiple_members(true);
+    Ok(ReaderStream::with_capacity(plain, 64 << 10).map_err(|error| undecoded(&error)).boxed())
+}
+
+/// Why a body can't be decoded. The line may have broken; what the decoder itself refuses is no better when it is asked for again.
+#[cfg(feature = "compression")]
+fn undecoded(error: &std::io::Error) -> Failure {
+    match error.kind() {
+        std::io::ErrorKind::Other | std::io::ErrorKind::UnexpectedEof => Failure::broken(error),
+        _ => Failure::new(
+            FailureKind::Final,
+            format!("the server sends the content encoding gzip, and no whole gzip data: {error}"),
+        ),
+    }
 }
 
 #[cfg(not(feature = "compression"))]

@@ -2,8 +2,10 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 use shardstream::pack::{FaultKind, ShardLimit, VerifyOptions, VerifyReport, pack, verify};
+use shardstream::store::{StoreOptions, Stores};
 use tempfile::{TempDir, tempdir};
 
 use crate::support::{flat, shardstream, stderr, verified, write, write_samples};
@@ -182,4 +184,57 @@ async fn sets_without_manifests_and_of_one_modality() {
     let error =
         verify(VerifyOptions::new(empty.path()), std::sync::Arc::default()).await.unwrap_err();
     assert!(error.to_string().contains("neither a wdinfo.json nor a tar"), "{error}");
+}
+
+#[tokio::test]
+async fn a_single_tar() {
+    let folder = tempdir().unwrap();
+    let good = tar(&[("a.jpg", b"1"), ("a.txt", b"1"), ("b.jpg", b"1")]);
+    let scattered = tar(&[("a.jpg", b"1"), ("b.jpg", b"1"), ("a.txt", b"1"), ("README", b"1")]);
+    write(folder.path(), &[("0.tar", &good), ("1.tar", &scattered), ("2.tar", &good[..1100])]);
+    let of = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let run = |path: &str| {
+        let done = shardstream(&["verify", path]);
+        (done.status.success(), String::from_utf8(done.stdout.clone()).unwrap(), stderr(&done))
+    };
+    let (sound, said, _) = run(&of("0.tar"));
+    assert!(sound && said.starts_with("1 shard, 2 samples, "), "{said}");
+    let (sound, _, wrong) = run(&of("1.tar"));
+    let want = ["README has no key", "key a comes again after other keys"];
+    assert!(!sound && want.iter().all(|want| wrong.contains(want)), "{wrong}");
+    assert!(wrong.lines().all(|line| line.contains(&(of("1.tar") + ": "))), "{wrong}");
+    let (sound, _, wrong) = run(&of("2.tar"));
+    assert!(!sound && wrong.contains("cut off"), "{wrong}");
+    let (sound, _, wrong) = run(&of("3.tar"));
+    assert!(!sound && wrong.contains("No such file"), "{wrong}");
+    let mend = shardstream(&["verify", &of("0.tar"), "--fix-manifest"]);
+    assert!(stderr(&mend).contains("a single tar has no wdinfo.json"), "{}", stderr(&mend));
+
+    // By its name alone, and in a store.
+    let here = Command::new(env!("CARGO_BIN_EXE_shardstream"))
+        .args(["verify", "0.tar"])
+        .current_dir(&folder)
+        .output();
+    assert!(here.unwrap().status.success());
+    let stores = Stores::new(StoreOptions::default()).unwrap();
+    stores.memory().insert("bucket/d/0.tar", good);
+    let mut options = VerifyOptions::new("memory://bucket/d/0.tar");
+    options.stores = Some(stores);
+    let report = verify(options, std::sync::Arc::default()).await.unwrap();
+    assert_eq!((report.samples, report.faults), (2, Vec::new()));
+}
+
+#[tokio::test]
+async fn twins_are_compared_by_the_key_rule_of_pid() {
+    let folder = tempdir().unwrap();
+    let images = tar(&[(".hidden.jpg", b"1"), ("x.v1.0.jpg", b"1"), ("dir/.jpg", b"1")]);
+    let texts = tar(&[(".hidden.json", b"1"), ("x.v1.0.json", b"1")]);
+    write(folder.path(), &[("image/0.tar", &images), ("text/0.tar", &texts)]);
+    let report = verified(folder.path()).await;
+    let faults: Vec<_> =
+        report.faults.iter().map(|fault| (fault.kind, fault.detail.as_str())).collect();
+    let no_key = "image: dir/.jpg has no key: readers pass over it";
+    let no_manifest = "there is no wdinfo.json";
+    assert_eq!(faults, [(FaultKind::Manifest, no_manifest), (FaultKind::Member, no_key)]);
+    assert_eq!(report.samples, 2);
 }

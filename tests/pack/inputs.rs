@@ -4,7 +4,8 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, RecordBatch, StringArray};
+use arrow_array::types::Int8Type;
+use arrow_array::{ArrayRef, DictionaryArray, Int64Array, RecordBatch, StringArray};
 use parquet::arrow::ArrowWriter;
 use shardstream::pack::{Input, PackOptions, Reason, ShardLimit, pack};
 use tempfile::tempdir;
@@ -75,17 +76,25 @@ async fn a_list_in_parquet() {
     let folder = tempdir().unwrap();
     let output = folder.path().join("out");
     write(folder.path(), &[("a.jpg", b"A"), ("b.jpg", b"B")]);
-    let image: ArrayRef = Arc::new(StringArray::from(vec!["a.jpg", "b.jpg"]));
+    // As pandas writes a category.
+    let image: ArrayRef =
+        Arc::new(vec!["a.jpg", "b.jpg"].into_iter().collect::<DictionaryArray<Int8Type>>());
     let prompt: ArrayRef = Arc::new(StringArray::from(vec![Some("one"), Some("two")]));
-    let batch = RecordBatch::try_from_iter([("image", image), ("prompt", prompt)]).unwrap();
+    let score: ArrayRef = Arc::new(Int64Array::from(vec![Some(1), None]));
+    let columns = [("image", image), ("prompt", prompt), ("score", score)];
+    let batch = RecordBatch::try_from_iter(columns).unwrap();
     let path = folder.path().join("list.parquet");
     let mut writer =
         ArrowWriter::try_new(fs::File::create(&path).unwrap(), batch.schema(), None).unwrap();
     writer.write(&batch).unwrap();
     writer.close().unwrap();
-    let report = pack(from(vec![Input::List(path.clone())], &output)).await.unwrap();
+    let mut options = from(vec![Input::List(path.clone())], &output);
+    // Keys begin with the name of the list then.
+    options.dataset_name = None;
+    let report = pack(options).await.unwrap();
     assert!(report.is_complete(), "{:?}", report.findings);
-    assert_eq!(packed(&output, "caption", "ds__").await[&b"b.json"[..]], br#"{"prompt":"two"}"#);
+    assert_eq!(packed(&output, "caption", "list__").await[&b"b.json"[..]], br#"{"prompt":"two"}"#);
+    assert_eq!(report.other_folders, ["score"]);
     fs::write(&path, b"PAR1").unwrap();
     let error = pack(from(vec![Input::List(path)], &folder.path().join("x"))).await.unwrap_err();
     assert!(error.to_string().contains("not a whole parquet file"), "{error}");

@@ -7,10 +7,10 @@ use futures::{Stream, StreamExt, TryStreamExt};
 use shardstream::prelude::*;
 use shardstream::shard::DataSet;
 use shardstream::store::{ByteRange, ByteStream, Meta};
-use tokio::sync::oneshot;
+use tokio::sync::oneshot::{self, error::TryRecvError};
 use tokio_test::{assert_pending, assert_ready, task};
 
-use super::support::{all, by_hand, grouped, shown, tars};
+use super::support::{all, by_hand, grouped, settle, shown, tars};
 
 /// A store that notes what is read.
 #[derive(Debug, Clone, Default)]
@@ -129,12 +129,15 @@ impl Store for Silent {
 #[tokio::test]
 async fn dropping_the_stream_ends_its_tasks() {
     let (manifest, _) = tars(&[&[]]);
-    let (alive, ended) = oneshot::channel();
+    let (alive, mut ended) = oneshot::channel();
     let mut whole =
         shard_list(&manifest).open_twins(Silent(Mutex::new(Some(alive)))).expand().boxed();
     assert_pending!(task::spawn(&mut whole).poll_next());
+    settle().await;
+    assert_eq!(ended.try_recv(), Err(TryRecvError::Empty));
     drop(whole);
-    assert!(ended.await.is_err(), "the task is gone, and its end of the channel");
+    settle().await;
+    assert_eq!(ended.try_recv(), Err(TryRecvError::Closed), "the task is gone, and its end of it");
 }
 
 #[tokio::test]

@@ -4,10 +4,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use futures::stream::{self, FusedStream};
 use futures::{Stream, StreamExt};
 use shardstream::prelude::*;
-use tokio::sync::oneshot;
+use tokio::sync::oneshot::{self, error::TryRecvError};
 use tokio_test::{assert_pending, task};
 
-use super::support::{all, fault, ordinal, samples};
+use super::support::{all, fault, ordinal, samples, settle};
 
 /// Samples without end, counted as they are taken.
 fn counted() -> (Arc<AtomicU64>, impl Stream<Item = Result<Sample<u64>>> + Send + Unpin) {
@@ -17,13 +17,6 @@ fn counted() -> (Arc<AtomicU64>, impl Stream<Item = Result<Sample<u64>>> + Send 
         taken.fetch_add(1, Ordering::SeqCst);
     });
     (count, stream::iter(items))
-}
-
-/// Lets the task do what it can.
-async fn settle() {
-    for _ in 0..100 {
-        tokio::task::yield_now().await;
-    }
 }
 
 #[tokio::test]
@@ -58,7 +51,7 @@ async fn order_errors_and_the_end() {
 
 #[tokio::test]
 async fn dropping_it_ends_the_task() {
-    let (alive, ended) = oneshot::channel::<()>();
+    let (alive, mut ended) = oneshot::channel::<()>();
     let never = stream::pending().map(move |item: Result<Sample<u64>>| {
         let _ = &alive;
         item
@@ -66,8 +59,10 @@ async fn dropping_it_ends_the_task() {
     let mut prefetch = Box::pin(never.prefetch(1));
     assert_pending!(task::spawn(&mut prefetch).poll_next());
     settle().await;
+    assert_eq!(ended.try_recv(), Err(TryRecvError::Empty));
     drop(prefetch);
-    assert!(ended.await.is_err(), "the task is gone, and its end of the channel");
+    settle().await;
+    assert_eq!(ended.try_recv(), Err(TryRecvError::Closed), "the task is gone, and its end of it");
 }
 
 #[tokio::test]

@@ -51,6 +51,13 @@ pub(crate) fn by_hand<T>() -> (mpsc::UnboundedSender<T>, UnboundedReceiverStream
     (sender, UnboundedReceiverStream::new(receiver))
 }
 
+/// Lets other tasks do what they can.
+pub(crate) async fn settle() {
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+}
+
 /// Single tars `0.tar`, `1.tar` … with these files.
 pub(crate) fn tars(tars: &[&[(&str, &str)]]) -> (Manifest, Memory) {
     let store = Memory::new();

@@ -367,30 +367,108 @@ async fn a_url_is_sent_as_it_is() {
 }
 
 #[cfg(feature = "compression")]
-#[tokio::test]
-async fn an_encoded_body_is_decoded() {
+async fn gzip(bytes: &[u8]) -> Vec<u8> {
     use async_compression::tokio::bufread::GzipEncoder;
     use tokio::io::AsyncReadExt;
 
     let mut gzip = Vec::new();
-    GzipEncoder::new(&data()[..]).read_to_end(&mut gzip).await.unwrap();
-    let gzip = Bytes::from(gzip);
-    let encoded = gzip.clone();
-    heals(move |_, _| {
-        Answer::new(200).with("etag", V1).with("content-encoding", "gzip").body(encoded.clone())
-    })
-    .await;
-    // As ranges of the encoded form, and cut in the middle.
-    let encoded = gzip.clone();
-    heals(move |request, _| {
-        let answer = honest(request, &encoded, V1).with("content-encoding", "gzip");
-        if request.earlier < 2 { answer.cut(9_000, &[Step::Reset]) } else { answer }
-    })
-    .await;
+    GzipEncoder::new(bytes).read_to_end(&mut gzip).await.unwrap();
+    gzip
+}
+
+#[cfg(feature = "compression")]
+#[tokio::test]
+async fn an_encoded_body_is_decoded() {
+    let data = data();
+    let (head, tail) = data.split_at(12_345);
+    let in_one = gzip(&data).await;
+    let in_two = [gzip(head).await, gzip(tail).await].concat();
+    for encoded in [in_one, in_two].map(Bytes::from) {
+        let body = encoded.clone();
+        heals(move |_, _| {
+            Answer::new(200).with("etag", V1).with("content-encoding", "gzip").body(body.clone())
+        })
+        .await;
+        // As ranges of the encoded form, and cut in the middle.
+        heals(move |request, _| {
+            let answer = honest(request, &encoded, V1).with("content-encoding", "gzip");
+            if request.earlier < 2 { answer.cut(9_000, &[Step::Reset]) } else { answer }
+        })
+        .await;
+    }
     fails(&["content encoding br"], |request, data| {
         honest(request, data, V1).with("content-encoding", "br")
     })
     .await;
+}
+
+/// What can't be decoded is told at once: it would be the same the next time.
+#[cfg(feature = "compression")]
+#[tokio::test]
+async fn an_encoding_that_is_not_what_it_says() {
+    let seen = fails(&["content encoding gzip", "no whole gzip data"], |_, data| {
+        Answer::new(200).with("etag", V1).with("content-encoding", "gzip").body(data.clone())
+    })
+    .await;
+    assert_eq!(seen.len(), 1);
+    // Changed in its middle, junk behind its end.
+    let mut encoded = gzip(&data()).await;
+    let junk = [&encoded[..], b"junk behind the end"].concat();
+    let middle = encoded.len() / 2;
+    encoded[middle] ^= 0x10;
+    for body in [encoded, junk].map(Bytes::from) {
+        let seen = fails(&["content encoding gzip", "no whole gzip data"], move |_, _| {
+            Answer::new(200).with("etag", V1).with("content-encoding", "gzip").body(body.clone())
+        })
+        .await;
+        assert_eq!(seen.len(), 1);
+    }
+    // Ends too soon, each time at another place: there may be more next time.
+    let encoded = Bytes::from(gzip(&data()).await);
+    let seen = heals(move |request, _| {
+        let end = (request.earlier + 1) * encoded.len() / 3;
+        let part = encoded.slice(..end.min(encoded.len()));
+        Answer::new(200).with("content-encoding", "gzip").body(part).chunked(true)
+    })
+    .await;
+    assert_eq!(seen.len(), 3);
+}
+
+/// Compressed tars with and without an encoding, once and twice, whatever they are called: the right members come out.
+#[cfg(feature = "compression")]
+#[tokio::test]
+async fn encoded_shards() {
+    use shardstream::prelude::*;
+
+    let body = vec![7; 20_000];
+    let tar = shardstream::testing::tar(&[("a.bin", &body), ("b.bin", b"B")]);
+    let (head, tail) = tar.split_at(9_000);
+    let in_two = [gzip(head).await, gzip(tail).await].concat();
+    let twice = gzip(&gzip(&tar).await).await;
+    for (encoding, sent) in [
+        ("gzip", gzip(&tar).await),
+        ("x-gzip", in_two.clone()),
+        ("identity", in_two),
+        ("gzip", twice),
+        ("identity", tar.to_vec()),
+    ] {
+        let sent = Bytes::from(sent);
+        let server = Server::start(move |request| {
+            honest(request, &sent, V1).with("content-encoding", encoding)
+        })
+        .await;
+        for name in ["/x.tar", "/x.tar.gz"] {
+            let manifest = Manifest::of_shards([server.url(name)]).unwrap();
+            let twins = shard_list(&manifest).open_twins(store());
+            let samples: Vec<_> =
+                twins.expand().group_by_keys().map(Result::unwrap).collect().await;
+            let sizes: Vec<_> = samples
+                .iter()
+                .map(|sample| (sample.key().to_string(), sample.body.get("bin").unwrap().len()))
+                .collect();
+            assert_eq!(sizes, [("a".to_owned(), 20_000), ("b".to_owned(), 1)], "{encoding} {name}");
+        }
+    }
 }
 
 #[tokio::test]

@@ -1,26 +1,54 @@
-//! A look at the footer of a parquet file before its reader does: that one counts through whatever number of elements a broken list
-//! claims, even if they take no bytes, and so may never come back.
+//! What stands between us and broken parquet files. Their reader counts through whatever number of elements a broken list in the footer
+//! claims, even if they take no bytes, and so may never come back; and it panics on some files in place of an error.
 
-use crate::error::{Error, Result};
+use std::io::{self, Read, Seek, SeekFrom};
 
 /// Structures deeper than any footer's.
 const DEEPEST: u32 = 32;
+/// Length of the footer and the mark, at the end of a file.
+const END: usize = 8;
 
-/// Walks the footer, in Thrift's compact form.
-///
-/// # Errors
-/// If it is no whole structure, or claims more elements than it has bytes.
-pub(super) fn check(file: &[u8]) -> Result<()> {
-    let broken = || Error::index("not a whole parquet file: its footer is broken");
-    footer(file).and_then(|footer| Walk(footer).structure(0)).ok_or_else(broken)
+/// Runs a reader of parquet. `None` if it panicked; nothing that it touched may be used then.
+pub(crate) fn guarded<T>(read: impl FnOnce() -> T) -> Option<T> {
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(read)).ok()
 }
 
-fn footer(file: &[u8]) -> Option<&[u8]> {
-    let (rest, end) = file.split_last_chunk::<8>()?;
-    let (length, magic) = end.split_first_chunk::<4>()?;
-    let length = usize::try_from(u32::from_le_bytes(*length)).ok()?;
-    (magic == b"PAR1").then_some(())?;
-    rest.get(rest.len().checked_sub(length)?..)
+/// Whether a file ends with a footer that is a whole structure, in Thrift's compact form, and claims no more elements than it has bytes.
+pub(crate) fn has_footer(file: &[u8]) -> bool {
+    let footer = || {
+        let (rest, end) = file.split_last_chunk::<END>()?;
+        rest.get(rest.len().checked_sub(length(*end)?)?..)
+    };
+    footer().is_some_and(is_whole)
+}
+
+/// The same of a file of which no more than the footer is read.
+///
+/// # Errors
+/// If it can't be read.
+pub(crate) fn file_has_footer(file: &mut (impl Read + Seek)) -> io::Result<bool> {
+    let size = file.seek(SeekFrom::End(0))?;
+    let Some(rest) = size.checked_sub(END as u64) else { return Ok(false) };
+    file.seek(SeekFrom::Start(rest))?;
+    let mut end = [0; END];
+    file.read_exact(&mut end)?;
+    let Some(start) = length(end).and_then(|length| rest.checked_sub(length as u64)) else {
+        return Ok(false);
+    };
+    file.seek(SeekFrom::Start(start))?;
+    let mut footer = Vec::new();
+    file.take(rest - start).read_to_end(&mut footer)?;
+    Ok(is_whole(&footer))
+}
+
+/// How long the footer in front of the end is.
+fn length(end: [u8; END]) -> Option<usize> {
+    let [a, b, c, d, magic @ ..] = end;
+    (magic == *b"PAR1").then(|| usize::try_from(u32::from_le_bytes([a, b, c, d])).ok())?
+}
+
+fn is_whole(footer: &[u8]) -> bool {
+    Walk(footer).structure(0).is_some()
 }
 
 /// What is left of it.
@@ -99,6 +127,19 @@ mod tests {
         [b"PAR1", footer, &length, b"PAR1"].concat()
     }
 
+    /// In memory, and read from a file.
+    fn both(bytes: &[u8]) -> bool {
+        let found = has_footer(bytes);
+        assert_eq!(file_has_footer(&mut io::Cursor::new(bytes)).unwrap(), found);
+        found
+    }
+
+    #[test]
+    fn a_panic_is_caught() {
+        assert_eq!(guarded(|| 3), Some(3));
+        assert_eq!(guarded(|| file(b"")[99]), None);
+    }
+
     #[test]
     fn whole_structures_pass() {
         for footer in [
@@ -106,7 +147,7 @@ mod tests {
             // A number, a text, a list of numbers, a list of structures, a number that follows its field's number.
             b"\x15\x02\x18\x02ab\x19\x25\x02\x04\x19\x2c\x11\0\x12\0\x05\x20\x06\0",
         ] {
-            assert!(check(&file(footer)).is_ok(), "{}", footer.escape_ascii());
+            assert!(both(&file(footer)), "{}", footer.escape_ascii());
         }
     }
 
@@ -124,9 +165,13 @@ mod tests {
             b"\x1b\x01\x11\x01\x01\0",
             &deep,
         ] {
-            assert!(check(&file(footer)).is_err(), "{}", footer.escape_ascii());
+            assert!(!both(&file(footer)), "{}", footer.escape_ascii());
         }
-        assert!(check(b"PAR1").is_err() && check(b"\xff\xff\xff\xffPAR1").is_err());
+        for file in
+            [&b""[..], b"PAR1", b"\xff\xff\xff\xffPAR1", b"\x01\0\0\0PAR1", b"\0\x01\0\0\0PAR2"]
+        {
+            assert!(!both(file), "{}", file.escape_ascii());
+        }
     }
 
     #[test]
@@ -137,7 +182,7 @@ mod tests {
             b"\x04\0\x99\x99\x99\x99\x01\0\0\0\0\xf1\xff\x99\xff\x41\xff\x52\x1b\x31\x012RAP\x18\xe4\xdd\x1c\x1c\x1c\0\0\0PAR1",
             b"\x04\0\x1c\x1c\x04\x1cR5\x1c\x99\x99\x1c\x99\x99\x99\0\x99\x99\x99\x993333333\x01\x003#332\xf1\xff\xff\xff\x1c\x1c\0\0\0PAR1",
         ] {
-            assert!(check(file).is_err(), "{}", file.escape_ascii());
+            assert!(!both(file), "{}", file.escape_ascii());
         }
     }
 }
