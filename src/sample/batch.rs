@@ -63,6 +63,11 @@ pub trait Collate: Sized {
     /// What differs: a field that is missing, another shape, another type.
     fn check(&self, first: &Self) -> Result<()>;
 
+    /// About how many bytes of memory it holds: for stages that are bounded in bytes. The same for the same sample, always.
+    fn bytes(&self) -> usize {
+        size_of_val(self)
+    }
+
     /// Makes one of many. All have passed [`Collate::check`] against the first.
     ///
     /// # Errors
@@ -111,7 +116,7 @@ pub type Columns = Fields<Column>;
 
 /// Kept together in a list.
 macro_rules! collate_to_list {
-    ($($t:ty),*) => {$(
+    ($($t:ty: $bytes:expr),*) => {$(
         impl Collate for $t {
             type Output = Vec<Self>;
 
@@ -121,6 +126,11 @@ macro_rules! collate_to_list {
                 Ok(())
             }
 
+            fn bytes(&self) -> usize {
+                let inside: fn(&Self) -> usize = $bytes;
+                size_of_val(self) + inside(self)
+            }
+
             fn collate(bodies: Vec<Self>) -> Result<Self::Output> {
                 Ok(bodies)
             }
@@ -128,7 +138,17 @@ macro_rules! collate_to_list {
     )*};
 }
 
-collate_to_list!(String, bytes::Bytes, i64, u32, u64, f32, Fields<bytes::Bytes>, Arc<str>, ());
+collate_to_list!(
+    String: |text| text.len(),
+    bytes::Bytes: |bytes| bytes.len(),
+    i64: |_| 0,
+    u32: |_| 0,
+    u64: |_| 0,
+    f32: |_| 0,
+    Fields<bytes::Bytes>: |fields| fields.iter().map(|(_, bytes)| bytes.len()).sum(),
+    Arc<str>: |text| text.len(),
+    (): |()| 0
+);
 
 impl Collate for Tensor {
     type Output = Self;
@@ -148,6 +168,10 @@ impl Collate for Tensor {
             )));
         }
         Ok(())
+    }
+
+    fn bytes(&self) -> usize {
+        size_of_val(self) + self.data.as_bytes().len()
     }
 
     fn collate(bodies: Vec<Self>) -> Result<Self> {
@@ -175,6 +199,10 @@ macro_rules! collate_tuple {
                 Ok(())
             }
 
+            fn bytes(&self) -> usize {
+                0 $(+ self.$index.bytes())*
+            }
+
             #[allow(non_snake_case)]
             fn collate(bodies: Vec<Self>) -> Result<Self::Output> {
                 $(let mut $name = Vec::with_capacity(bodies.len());)*
@@ -193,6 +221,10 @@ impl<T: Collate, const N: usize> Collate for [T; N] {
 
     fn check(&self, first: &Self) -> Result<()> {
         self.iter().zip(first).try_for_each(|(own, first)| own.check(first))
+    }
+
+    fn bytes(&self) -> usize {
+        self.iter().map(Collate::bytes).sum()
     }
 
     fn collate(bodies: Vec<Self>) -> Result<Self::Output> {

@@ -33,6 +33,10 @@ impl Collate for Fields<Value> {
         }
     }
 
+    fn bytes(&self) -> usize {
+        size_of_val(self) + self.iter().map(|(_, value)| value.bytes()).sum::<usize>()
+    }
+
     fn collate(mut bodies: Vec<Self>) -> Result<Columns> {
         let first = bodies.first().ok_or_else(none)?;
         let names: Vec<_> = first.iter().map(|(name, _)| Name::clone(name)).collect();
@@ -70,6 +74,23 @@ impl Collate for Value {
                 Err(Error::batch(format!("{} in a batch of {}", own.describe(), first.describe())))
             }
         }
+    }
+
+    fn bytes(&self) -> usize {
+        size_of_val(self)
+            + match self {
+                Self::Bytes(bytes) => bytes.len(),
+                Self::Text(text) => text.len(),
+                // As text: near enough.
+                Self::Json(value) => value.to_string().len(),
+                Self::Int(_) => 0,
+                Self::Image(image) => image.bytes(),
+                Self::Normalized(picture) => picture.bytes(),
+                Self::Tensor(tensor) | Self::Ragged(tensor) => tensor.bytes(),
+                Self::Tensors(tensors) => {
+                    tensors.iter().map(|(name, tensor)| name.len() + tensor.bytes()).sum()
+                }
+            }
     }
 
     fn collate(bodies: Vec<Self>) -> Result<Column> {
@@ -135,6 +156,10 @@ impl Collate for Image {
         } else {
             Err(Error::batch(format!("{} in a batch of {}", self.describe(), first.describe())))
         }
+    }
+
+    fn bytes(&self) -> usize {
+        size_of_val(self) + self.data.as_bytes().len()
     }
 
     fn collate(bodies: Vec<Self>) -> Result<Tensor> {

@@ -111,6 +111,10 @@ impl Collate for Normalized {
         }
     }
 
+    fn bytes(&self) -> usize {
+        self.image.bytes()
+    }
+
     fn collate(bodies: Vec<Self>) -> Result<Tensor> {
         let first = bodies.first().ok_or_else(none)?;
         let mut shape = vec![bodies.len()];

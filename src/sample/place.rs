@@ -91,6 +91,10 @@ impl<T: Collate> Collate for Loose<T> {
         self.0.check(&first.0)
     }
 
+    fn bytes(&self) -> usize {
+        self.0.bytes()
+    }
+
     fn collate(bodies: Vec<Self>) -> Result<Vec<T>> {
         Ok(bodies.into_iter().map(|Self(body)| body).collect())
     }

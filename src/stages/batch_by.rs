@@ -34,21 +34,30 @@ pub struct Bucketing {
     pub size: usize,
     /// Most samples held over all buckets: beyond it the fullest bucket comes out short.
     pub hold: usize,
+    /// Most bytes held over all buckets, by [`Collate::bytes`]: beyond it the largest bucket comes out short.
+    pub bytes: usize,
     /// What happens to samples that don't fill a batch by the end of the epoch.
     pub rest: Rest,
 }
 
 impl Bucketing {
-    /// Batches of `size` samples; up to 64 times as many samples are held.
+    /// Batches of `size` samples; up to 64 times as many samples are held, and 1 GiB.
     #[must_use]
     pub const fn new(size: usize) -> Self {
-        Self { size, hold: size.saturating_mul(64), rest: Rest::Short }
+        Self { size, hold: size.saturating_mul(64), bytes: 1 << 30, rest: Rest::Short }
     }
 
     /// The most samples that are held over all buckets.
     #[must_use]
     pub const fn hold(mut self, samples: usize) -> Self {
         self.hold = samples;
+        self
+    }
+
+    /// The most bytes that are held over all buckets.
+    #[must_use]
+    pub const fn bytes(mut self, bytes: usize) -> Self {
+        self.bytes = bytes;
         self
     }
 
@@ -76,8 +85,9 @@ pin_project! {
         key: F,
         size: Option<Box<dyn Fn(&K) -> usize + Send>>,
         buckets: HashMap<K, Bucket<T>>,
-        // Samples in all buckets, and how many ever came in: age, for ties.
+        // Samples and bytes in all buckets, and how many samples ever came in: age, for ties.
         holds: usize,
+        bytes: usize,
         came: u64,
         held: Held,
         out: VecDeque<Out<T::Output>>,
@@ -87,6 +97,7 @@ pin_project! {
 struct Bucket<T> {
     heads: Vec<Head>,
     bodies: Vec<T>,
+    bytes: usize,
     /// When its first sample came.
     since: u64,
 }
@@ -111,6 +122,7 @@ impl<St: Stream, T: Collate, K: Eq + Hash, F> BatchBy<St, T, K, F> {
             size: None,
             buckets: HashMap::new(),
             holds: 0,
+            bytes: 0,
             came: 0,
             held: Held::default(),
             out: VecDeque::new(),
@@ -169,23 +181,25 @@ where
                         let bucket = this.buckets.entry(key.clone()).or_insert_with(|| Bucket {
                             heads: Vec::new(),
                             bodies: Vec::new(),
+                            bytes: 0,
                             since,
                         });
+                        let bytes = body.bytes();
+                        bucket.bytes += bytes;
+                        *this.bytes += bytes;
                         bucket.heads.push(head);
                         bucket.bodies.push(body);
-                        let full = (bucket.heads.len() >= size).then_some(key);
-                        // Too much is held: the fullest bucket, the oldest of them, comes out short.
-                        let fullest = || {
-                            this.buckets
-                                .iter()
-                                .max_by_key(|(_, b)| (b.heads.len(), u64::MAX - b.since))
-                                .map(|(key, _)| key.clone())
-                        };
-                        let leaves = full.or_else(|| {
-                            if *this.holds > this.bucketing.hold { fullest() } else { None }
-                        });
-                        if let Some(bucket) = leaves.and_then(|key| this.buckets.remove(&key)) {
+                        let mut leaves = (bucket.heads.len() >= size).then_some(key);
+                        loop {
+                            let too_many = *this.holds > this.bucketing.hold;
+                            let too_large = *this.bytes > this.bucketing.bytes;
+                            let key = leaves
+                                .take()
+                                .or_else(|| leaves_early(this.buckets, too_many, too_large));
+                            let bucket = key.and_then(|key| this.buckets.remove(&key));
+                            let Some(bucket) = bucket else { break };
                             *this.holds -= bucket.heads.len();
+                            *this.bytes -= bucket.bytes;
                             this.out.push_back(bucket.leave(this.held));
                         }
                     }
@@ -198,7 +212,7 @@ where
                     let mut rests: Vec<_> =
                         this.buckets.drain().map(|(_, bucket)| bucket).collect();
                     rests.sort_by_key(|bucket| bucket.since);
-                    *this.holds = 0;
+                    (*this.holds, *this.bytes) = (0, 0);
                     for bucket in rests {
                         if this.bucketing.rest == Rest::Short {
                             this.out.push_back(bucket.leave(this.held));
@@ -228,6 +242,17 @@ where
         let (_, high) = self.stream.size_hint();
         (0, high.and_then(|high| high.checked_add(self.holds)?.checked_add(self.out.len())))
     }
+}
+
+/// The bucket that comes out short when too much is held: the fullest or the largest one, the oldest of several.
+fn leaves_early<K: Clone, T>(
+    buckets: &HashMap<K, Bucket<T>>,
+    too_many: bool,
+    too_large: bool,
+) -> Option<K> {
+    let size = |bucket: &Bucket<T>| if too_many { bucket.heads.len() } else { bucket.bytes };
+    let largest = || buckets.iter().max_by_key(|(_, b)| (size(b), u64::MAX - b.since));
+    if too_many || too_large { largest().map(|(key, _)| key.clone()) } else { None }
 }
 
 impl<T: Collate + Send + 'static> Bucket<T>

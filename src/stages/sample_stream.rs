@@ -223,7 +223,7 @@ pub trait SampleStream<T>: Stream<Item = Result<Sample<T>>> {
     /// Puts samples of one kind into a batch: `key` names the kind (a shape, an aspect ratio, a class of lengths). A bucket that is full
     /// leaves. Takes a number or [`Bucketing`]; see [`BatchBy::size_of`] for batches of equal cost.
     ///
-    /// Order: a batch leaves when its last sample has come. Memory: the samples of all buckets, at most [`Bucketing::hold`].
+    /// Order: a batch leaves when its last sample has come. Memory: the samples of all buckets, at most [`Bucketing::hold`] of them and [`Bucketing::bytes`].
     ///
     /// # Resuming
     /// Lowers the floor to the oldest sample held. Fed with what is owed, the buckets hold again what they held.

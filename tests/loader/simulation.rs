@@ -98,7 +98,7 @@ enum Stage {
 #[derive(Debug, Clone)]
 enum End {
     Batch(usize, bool),
-    Buckets(usize, usize, Rest),
+    Buckets(usize, usize, usize, Rest),
 }
 
 impl Plan {
@@ -133,7 +133,8 @@ impl Plan {
                 End::Batch(size, rng.chance(0.3))
             } else {
                 let rest = if rng.chance(0.5) { Rest::Short } else { Rest::Drop };
-                End::Buckets(size, 1 + rng.below(20) as usize, rest)
+                let bytes = if rng.chance(0.5) { 1 << 30 } else { rng.below(1000) as usize };
+                End::Buckets(size, 1 + rng.below(20) as usize, bytes, rest)
             },
         }
     }
@@ -221,8 +222,11 @@ impl Plan {
             End::Batch(size, drop_last) => {
                 samples.batch(Batching::new(size).drop_last(drop_last)).boxed()
             }
-            End::Buckets(size, hold, rest) => samples
-                .batch_by(|body: &Body| body.1 % 3, Bucketing::new(size).hold(hold).rest(rest))
+            End::Buckets(size, hold, bytes, rest) => samples
+                .batch_by(
+                    |body: &Body| body.1 % 3,
+                    Bucketing::new(size).hold(hold).bytes(bytes).rest(rest),
+                )
                 .boxed(),
         }
     }

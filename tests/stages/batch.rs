@@ -155,3 +155,25 @@ async fn every_checkpoint_resumes() {
         assert!(assert_resumes(build, keys).await > 6);
     }
 }
+
+#[tokio::test]
+async fn the_largest_bucket_comes_out_short_when_too_many_bytes_are_held() {
+    // Bodies of 24 bytes and their text; odd numbers have the long ones.
+    let text = |n: u64| "x".repeat(if n % 2 == 1 { 100 } else { 1 });
+    let size = String::new().bytes();
+    let limit = 2 * (size + 100) + 3 * (size + 1);
+    let buckets = |bytes| {
+        let bodies = samples(0, 9).map(move |item| item.map(|sample| sample.map(text)));
+        all(stream::iter(bodies).batch_by(String::len, Bucketing::new(4).bytes(bytes)))
+    };
+    let ordinals = |batch: &Result<Batch<Vec<String>>>| {
+        let heads = &batch.as_ref().unwrap().heads;
+        heads.iter().map(|head| head.mark.ordinal).collect::<Vec<_>>()
+    };
+    let kept: Vec<_> = buckets(limit).await.iter().map(ordinals).collect();
+    // The third long one is too much: the long ones leave, and the short ones fill their batch.
+    assert_eq!(kept, [vec![1, 3, 5], vec![0, 2, 4, 6], vec![7], vec![8]]);
+    // Where nothing may be held each sample is a batch, in order.
+    let alone: Vec<_> = buckets(0).await.iter().map(ordinals).collect();
+    assert_eq!(alone, (0..9).map(|n| vec![n]).collect::<Vec<_>>());
+}
