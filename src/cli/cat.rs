@@ -101,7 +101,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", requires = "checkpoint")]
     checkpoint_every: Option<u64>,
     /// Pass over settled samples by the indexes that `shardstream index` wrote, in DIR or where it writes by default.
-    #[arg(long, value_name = "DIR", num_args = 0..=1, conflicts_with_all = ["index", "key_rule"])]
+    #[arg(long, value_name = "DIR", num_args = 0..=1, conflicts_with_all = ["index", "key_rule", "resync"])]
     sample_index: Option<Option<String>>,
     /// Go on from these parts of a checkpoint.
     #[arg(long, value_name = "FILE", num_args = 1..)]

@@ -89,6 +89,13 @@ struct Options {
     resync: bool,
 }
 
+impl Options {
+    /// Whether samples are counted as a sample index counts them.
+    fn fit_an_index(&self) -> bool {
+        self.rule == KeyRule::WebDataset && !self.resync
+    }
+}
+
 /// A shard whose key index is being read.
 struct Opening {
     twins: Twins,
@@ -329,11 +336,9 @@ impl<St: Stream<Item = Result<Twins>>> Stream for Expand<St> {
             }
             let twins = match ready!(this.stream.as_mut().poll_next(cx)) {
                 Some(Ok(mut twins)) => {
-                    if twins.indexed
-                        && (this.keys.is_some() || this.options.rule != KeyRule::WebDataset)
-                    {
+                    if twins.indexed && !(this.keys.is_none() && this.options.fit_an_index()) {
                         return Poll::Ready(Some(Err(Error::config(
-                            "a sample index counts all samples by WebDataset's keys: open_twins().sample_index() does not go with a key index or another key rule",
+                            "a sample index counts the samples of a whole tar by WebDataset's keys: open_twins().sample_index() does not go with a key index, another key rule, or resync",
                         ))));
                     }
                     if this.keys.is_some() {

@@ -119,7 +119,8 @@ impl<St: Stream> OpenTwins<St> {
     /// its samples: below `folder`, or with `None` where `shardstream index` writes it by default (`index` below the data set's root).
     ///
     /// Only what is read changes, never the data: an index that is missing, broken, or older than its tars is warned of, and the shard is
-    /// read from its beginning. Not with a key index nor [`KeyRule::Pid`](crate::sample::key::KeyRule::Pid), which count samples otherwise.
+    /// read from its beginning. Not with a key index, [`KeyRule::Pid`](crate::sample::key::KeyRule::Pid) or
+    /// [`resync`](super::Expand::resync), which count samples otherwise.
     pub fn sample_index(mut self, folder: Option<&str>) -> Self {
         self.index = Some(Index(folder.map(Arc::from)));
         self

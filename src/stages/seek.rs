@@ -6,6 +6,9 @@ use crate::store::{Store, read_all, redact};
 
 /// Largest index that is read.
 const LARGEST: u64 = 1 << 30;
+/// So many of the settled samples are read again. If the shard is broken behind the last one, that is known to be whole by what the one
+/// before it is made of.
+const AGAIN: usize = 2;
 
 /// How many samples at the head of a shard are passed over, and the offset in each twin at which the next one begins.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -16,7 +19,7 @@ pub(super) struct Start {
 
 /// Asks the index of a shard where to begin. `None` at the first byte: nothing to pass over, or the index does not say (with a warning).
 pub(super) async fn seek(store: &dyn Store, shard: &Shard, folder: Option<&str>) -> Option<Start> {
-    if settled(shard, 2) < 2 {
+    if settled(shard, AGAIN + 1) <= AGAIN {
         return None;
     }
     match ask(store, shard, folder).await {
@@ -32,10 +35,8 @@ async fn ask(store: &dyn Store, shard: &Shard, folder: Option<&str>) -> Result<O
     let path = SampleIndex::path_of(folder, &shard.leaf, &shard.path);
     let index = SampleIndex::decode(read_all(store, &path, LARGEST).await?, &redact(&path))?;
     let tars = shard.tars();
-    let same = |(twin, (modality, _)): (&crate::shard::IndexedTwin, &(Option<_>, _))| {
-        twin.modality == modality.as_deref().unwrap_or_default()
-    };
-    if index.twins().len() != tars.len() || !index.twins().iter().zip(&tars).all(same) {
+    let indexed = index.twins().iter().map(|twin| twin.modality.as_str());
+    if !indexed.eq(tars.iter().map(|(modality, _)| modality.as_deref().unwrap_or_default())) {
         return Err(Error::index("it is the index of other modalities").in_shard(redact(&path)));
     }
     for (twin, (_, tar)) in index.twins().iter().zip(&tars) {
@@ -51,9 +52,8 @@ fn settled(shard: &Shard, limit: usize) -> usize {
     (0..limit).take_while(is_settled).count()
 }
 
-/// The last settled sample is read again: what it is made of tells whether one beside a broken place is whole.
 fn start(index: &SampleIndex, settled: usize) -> Option<Start> {
-    let passed = settled.checked_sub(1).filter(|&passed| passed > 0)?;
+    let passed = settled.checked_sub(AGAIN).filter(|&passed| passed > 0)?;
     let offsets = index.offsets_of(passed)?;
     Some(Start { samples: passed as u64, offsets })
 }
