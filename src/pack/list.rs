@@ -11,7 +11,9 @@ use std::sync::Arc;
 use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
 use arrow_schema::DataType;
+use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{ArrowReaderOptions, ParquetRecordBatchReaderBuilder};
+use parquet::errors::ParquetError;
 use serde_json::{Map, Value};
 
 use super::content::Content;
@@ -20,7 +22,7 @@ use super::options::PackOptions;
 use super::report::{Finding, Reason};
 use super::scan::{Raw, Samples, failed};
 use crate::error::{Error, Result};
-use crate::shard::parquet_guard::{file_has_footer, guarded};
+use crate::shard::parquet_guard::{file_has_footer, guarded, has_pages};
 
 /// The fields that make up a caption.
 const PROMPTS: [&str; 3] = ["prompt", "prompt_medium", "prompt_short"];
@@ -147,9 +149,15 @@ fn parquet(path: &Path, mut row: impl FnMut(usize, Map<String, Value>)) -> Resul
     }
     // Texts and numbers as parquet stores them: what wrote the file may call them dictionaries, views or large strings.
     let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
-    let open = || ParquetRecordBatchReaderBuilder::try_new_with_options(file, options)?.build();
+    let open = || {
+        let pages = file.try_clone()?;
+        let builder = ParquetRecordBatchReaderBuilder::try_new_with_options(file, options)?;
+        let whole = has_pages(&pages, builder.metadata(), &ProjectionMask::all())?;
+        whole.then(|| builder.build()).transpose()
+    };
     let opened = guarded(open).ok_or_else(broken)?;
-    let mut batches = opened.map_err(|e| broken().with_source(e))?;
+    let opened = opened.map_err(|e: ParquetError| broken().with_source(e))?;
+    let mut batches = opened.ok_or_else(broken)?;
     let mut at = 0;
     while let Some(batch) = guarded(|| batches.next()).ok_or_else(broken)? {
         let batch = batch.map_err(|e| broken().with_source(e))?;

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{ArrowReaderOptions, ParquetRecordBatchReaderBuilder};
 
-use super::parquet_guard::{guarded, has_footer};
+use super::parquet_guard::{guarded, has_footer, has_pages};
 use crate::error::{Error, Result};
 use crate::sample::Key;
 use crate::sample::key::split;
@@ -184,12 +184,15 @@ impl Gathered {
         };
         // The column as parquet stores it: what wrote the file may call it a dictionary, a view or a large string.
         let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
-        let builder =
-            ParquetRecordBatchReaderBuilder::try_new_with_options(file, options).map_err(broken)?;
+        let builder = ParquetRecordBatchReaderBuilder::try_new_with_options(file.clone(), options)
+            .map_err(broken)?;
         let Some(column) = builder.schema().fields().first().cloned() else {
             return Err(Error::index("has no columns: the keys are taken from the first"));
         };
         let first = ProjectionMask::roots(builder.parquet_schema(), [0]);
+        if !has_pages(&file, builder.metadata(), &first).map_err(broken)? {
+            return Err(Error::index("not a whole parquet file: its pages are broken"));
+        }
         let reader =
             builder.with_projection(first).with_batch_size(8192).build().map_err(broken)?;
         for batch in reader {
@@ -203,6 +206,10 @@ impl Gathered {
     /// The rows of one batch.
     fn take(&mut self, column: &Field, rows: &dyn Array) -> Result<()> {
         self.nulls += rows.null_count();
+        // A few broken bytes can claim billions.
+        if self.nulls > MAX_KEYS {
+            return Err(Error::index(format!("has more than {MAX_KEYS} null rows")));
+        }
         macro_rules! texts {
             ($rows:expr) => {
                 $rows.iter().flatten().try_for_each(|row| {
@@ -383,11 +390,33 @@ mod tests {
             (Bytes::new(), "index: index.parquet: not a whole parquet file"),
             (Bytes::from_static(b"<html>"), "index: index.parquet: not a whole parquet file"),
             (good.slice(..good.len() - 20), "index: index.parquet: not a whole parquet file"),
+            (
+                Bytes::from_static(b"\x45\x02\0\x03\0\0\0PAR1"),
+                "index: index.parquet: not a whole parquet file: its footer is broken",
+            ),
             (flags, "index: index.parquet: the first column `flag` holds Boolean"),
         ] {
             let error = KeyIndex::read(file, "index.parquet").unwrap_err().to_string();
             assert!(error.starts_with(expected), "{error}");
         }
+    }
+
+    /// Minutes of counting, if it weren't refused.
+    #[test]
+    fn a_page_that_claims_billions_is_refused() {
+        let mut file = parquet(vec![("k", Arc::new(StringArray::from(vec!["a"])))]).to_vec();
+        // Behind the mark: in the header of the first page, a field of its own with a list of truth values.
+        file.splice(4..4, *b"\x09\xc8\x01\xf1\xff\xff\xff\xff\x07");
+        let error = KeyIndex::read(file.into(), "i.parquet").unwrap_err().to_string();
+        assert_eq!(error, "index: i.parquet: not a whole parquet file: its pages are broken");
+    }
+
+    #[test]
+    fn nulls_without_end_are_refused() {
+        let nulls = Int32Array::new_null(MAX_KEYS + 1);
+        let column = Field::new("k", DataType::Int32, true);
+        let error = Gathered::default().take(&column, &nulls).unwrap_err().to_string();
+        assert_eq!(error, "index: has more than 16777216 null rows");
     }
 
     #[test]

@@ -12,6 +12,7 @@ pub(crate) mod leaf;
 mod manifest;
 mod mt19937;
 pub(crate) mod parquet_guard;
+mod parquet_layout;
 mod path_list;
 mod pid_order;
 mod plan;

@@ -7,14 +7,15 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::UInt64Type;
 use arrow_array::{Array, ArrayRef, BinaryArray, RecordBatch, StringArray, UInt64Array};
 use bytes::Bytes;
-use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_reader::{ArrowReaderOptions, ParquetRecordBatchReaderBuilder};
+use parquet::arrow::{ArrowWriter, ProjectionMask};
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
 use serde::{Deserialize, Serialize};
 
 use super::key_index::read_parquet;
+use super::parquet_guard::has_pages;
 use super::{IndexedTwin, KeyIndex, SampleIndex};
 use crate::error::{Error, Result};
 use crate::sample::Key;
@@ -88,8 +89,11 @@ impl SampleIndex {
         };
         let keys = KeyIndex::read(file.clone(), path)?;
         let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
-        let builder =
-            ParquetRecordBatchReaderBuilder::try_new_with_options(file, options).map_err(fail)?;
+        let builder = ParquetRecordBatchReaderBuilder::try_new_with_options(file.clone(), options)
+            .map_err(fail)?;
+        if !has_pages(&file, builder.metadata(), &ProjectionMask::all()).map_err(fail)? {
+            return Err(Error::index("not a whole parquet file: its pages are broken"));
+        }
         let metadata = builder.metadata().file_metadata().key_value_metadata();
         let head =
             metadata.and_then(|pairs| pairs.iter().find(|pair| pair.key == HEAD)?.value.as_deref());
