@@ -78,3 +78,26 @@ async fn a_settled_shard_between_interleaved_ones_keeps_its_place() {
         assert!(assert_resumes(build, |batch| batch.data.clone()).await > 10);
     }
 }
+
+/// Shards drawn with replacement: some come several times in an epoch, each time with random numbers of their own, and others never.
+#[tokio::test]
+async fn shards_drawn_with_replacement() {
+    for lanes in [1, 2, 3] {
+        let (manifest, store) = ragged_shards(&[7, 0, 11, 3, 1, 12, 9]);
+        let build = || {
+            let store = store.clone();
+            let recipe = move |lane: &Lane| {
+                let shards = lane.shard_list().order(Order::Resampled { seed: 5 });
+                let shards = shards.split_by_rank().split_by_worker();
+                let samples = shards.open_twins(store.clone()).expand().group_by_keys().shuffle(9);
+                samples.augment(|_, rng| Ok(rng.next_u64())).batch(4)
+            };
+            Loader::builder(&manifest, recipe).seed(3).lanes(lanes).epochs(2)
+        };
+        let drawn = |batch: &Batch<Vec<u64>>| {
+            let places = batch.heads.iter().map(|head| (head.origin.place, head.key.to_string()));
+            (places.collect::<Vec<_>>(), batch.data.clone())
+        };
+        assert!(assert_resumes(build, drawn).await > 10);
+    }
+}
