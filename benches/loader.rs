@@ -69,6 +69,13 @@ fn plain(manifest: &Manifest, store: impl Store + Clone) -> Builder<Samples> {
     Loader::builder(manifest, recipe)
 }
 
+/// Ten tars of a thousand samples each, over and over, in two lanes.
+fn endless() -> Builder<Samples> {
+    let (_, tars) = testing::shards(10, 1000);
+    let manifest = Manifest::of_shards((0..10).map(|i| format!("{i:07}.tar"))).unwrap();
+    plain(&manifest, Ten(tars)).workers(2).epochs(1 << 20)
+}
+
 /// Takes batches until there were so many samples.
 async fn take<B: shardstream::sample::Heads + Send + 'static>(
     loader: &mut Loader<B>,
@@ -138,11 +145,8 @@ fn first(rounds: usize) {
 
 /// In a process of its own: resident memory after each tenth of the samples.
 fn memory_of(samples: usize) {
-    let (_, tars) = testing::shards(10, 1000);
-    let manifest = Manifest::of_shards((0..10).map(|i| format!("{i:07}.tar"))).unwrap();
     runtime().block_on(async {
-        let builder = plain(&manifest, Ten(tars)).workers(2).epochs(1 << 20);
-        let mut loader = builder.start().unwrap();
+        let mut loader = endless().start().unwrap();
         for _ in 0..10 {
             take(&mut loader, samples / 10).await;
             print!("{} ", status_mb("VmRSS"));
@@ -167,11 +171,8 @@ fn memory(samples: usize) {
 }
 
 fn trainer(batches: usize) {
-    let (_, tars) = testing::shards(10, 1000);
-    let manifest = Manifest::of_shards((0..10).map(|i| format!("{i:07}.tar"))).unwrap();
     runtime().block_on(async {
-        let builder = plain(&manifest, Ten(tars)).workers(2).epochs(1 << 20);
-        let mut loader = builder.start().unwrap();
+        let mut loader = endless().start().unwrap();
         take(&mut loader, 64).await;
         let (began, before) = (Instant::now(), loader.stats().waited);
         for _ in 0..batches {

@@ -29,15 +29,9 @@ use crate::tar::{Parser, Step};
 /// # Ok::<(), shardstream::Error>(()) }).unwrap();
 /// ```
 pub async fn index_shard(store: &dyn Store, leaf: &Leaf, path: &str) -> Result<SampleIndex> {
-    let tars = match leaf.modalities() {
-        [] => vec![(String::new(), leaf.tar_path(path))],
-        modalities => modalities
-            .iter()
-            .map(|modality| (modality.to_string(), leaf.twin_path(modality, path)))
-            .collect(),
-    };
     let mut twins = Vec::new();
-    for (modality, tar) in tars {
+    for (modality, tar) in leaf.tars(path) {
+        let modality = modality.as_deref().unwrap_or_default();
         let twin = IndexedTwin::new(modality, &store.head(&tar).await?)?;
         let places =
             walk(store, &tar, twin.size).await.map_err(|error| error.in_shard(redact(&tar)))?;

@@ -79,6 +79,16 @@ impl Leaf {
         self.store.as_ref()
     }
 
+    /// The tars of a shard, given its path as listed: modality (none for a single tar) and path.
+    #[must_use]
+    pub fn tars(&self, shard: &str) -> Vec<(Option<Arc<str>>, String)> {
+        if self.modalities.is_empty() {
+            return vec![(None, self.tar_path(shard))];
+        }
+        let twin = |m: &Arc<str>| (Some(Arc::clone(m)), self.twin_path(m, shard));
+        self.modalities.iter().map(twin).collect()
+    }
+
     /// Where the tar of a shard lies, for one modality; `path` as in [`Manifest::path`](super::Manifest::path).
     #[must_use]
     pub fn twin_path(&self, modality: &str, path: &str) -> String {

@@ -125,14 +125,7 @@ impl Shard {
     /// The tars to be opened: modality (none for a single tar) and path.
     #[must_use]
     pub fn tars(&self) -> Vec<(Option<Arc<str>>, String)> {
-        if self.leaf.modalities.is_empty() {
-            return vec![(None, self.leaf.tar_path(&self.path))];
-        }
-        self.leaf
-            .modalities
-            .iter()
-            .map(|m| (Some(Arc::clone(m)), self.leaf.twin_path(m, &self.path)))
-            .collect()
+        self.leaf.tars(&self.path)
     }
 
     /// The shard as a person knows it: the single tar's path, or the twins' common part below the root.
