@@ -13,6 +13,11 @@ use crate::topology::{Rank, Worker};
 
 /// Says which rank and worker reads which shard in an epoch, and how many steps that makes. Reads no shard.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  shardstream plan shards/ --world-size 8 --workers 4 --batch-size 64
+  shardstream plan shards/ --world-size 8 --workers 4 --batch-size 64 --steps 1000 --epoch 3 --seed 7
+  shardstream plan shards/ --world-size 8 --workers 4 --allow-uneven --rank 3 --json")]
 pub(super) struct PlanArgs {
     #[command(flatten)]
     data: Data,

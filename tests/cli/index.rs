@@ -39,6 +39,14 @@ fn every_sample_is_found_by_its_range() {
     assert!(output.status.success(), "{output:?}");
     assert_eq!(String::from_utf8(output.stdout).unwrap(), "1 of 1 shard indexed, 3 samples\n");
 
+    let again = ["--root", root_text, "--modalities", "image,caption", "part_0/0.tar"];
+    assert!(index(&[&again[..], &["--quiet"]].concat()).stdout.is_empty());
+    let json = index(&[&again[..], &["--json"]].concat()).stdout;
+    let json: serde_json::Value = serde_json::from_slice(&json).unwrap();
+    let bytes = images.len() + captions.len();
+    let want = serde_json::json!({ "shards": 1, "indexed": 1, "samples": 3, "bytes": bytes });
+    assert_eq!(json, want);
+
     let written = std::fs::read(root.join("index/part_0/0.parquet")).unwrap();
     let index = SampleIndex::decode(written.into(), "0.parquet").unwrap();
     let names = |sample: usize, twin: usize, bytes: &[u8]| {

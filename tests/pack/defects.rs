@@ -1,4 +1,5 @@
-//! The defects of PiD's packer (pid-loader.md, 12.3), each by name: ours has none of them.
+//! The defects of PiD's packer (pid-loader.md, 12.3), each by name: ours has none of them. That one machine had to do all of it is
+//! `round_trip::parts_are_the_whole`.
 
 use std::fs;
 
@@ -265,5 +266,28 @@ async fn every_video_is_the_same() {
     assert_eq!(buckets, want);
     let [finding] = report.findings.as_slice() else { panic!("{:?}", report.findings) };
     assert_eq!((finding.reason, finding.key.as_str()), (Reason::Unreadable, "ds__pieces"));
+    assert_eq!(verified(&output).await.samples, 3);
+}
+
+/// Edges of duration bins lost their fractions: two bins had one folder, `duration_0_0` and `duration_0_2`.
+#[tokio::test]
+async fn duration_bins_with_fractions_collapse() {
+    let folder = tempdir().unwrap();
+    let (input, output) = (folder.path().join("in"), folder.path().join("out"));
+    let videos = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/videos");
+    for name in ["plain.mp4", "tall.mov", "square.webm"] {
+        let stem = name.split('.').next().unwrap();
+        write(&input, &[(&format!("caption/{stem}.json"), b"{}")]);
+        write(&input, &[(&format!("video/{name}"), &fs::read(videos.join(name)).unwrap())]);
+    }
+    let mut options = flat(&input, &output);
+    options.classify_aspect_ratio = true;
+    options.allow_singletons = true;
+    options.duration_bins = "0,0.25,0.5,2.5,7".parse().unwrap();
+    let report = pack(options).await.unwrap();
+    let bins: std::collections::BTreeSet<_> =
+        report.buckets.keys().map(|bucket| bucket.split('/').nth(1).unwrap()).collect();
+    let want = ["duration_0.5_2.5", "duration_2.5_7"];
+    assert_eq!(bins.into_iter().collect::<Vec<_>>(), want);
     assert_eq!(verified(&output).await.samples, 3);
 }

@@ -106,15 +106,22 @@ async fn preview_shows_what_a_rank_sees() {
             "2",
             "--batch",
             "2",
+            "--json",
         ];
         let done = shardstream(&args);
         assert!(done.status.success(), "{}", stderr(&done));
+        let json: serde_json::Value = serde_json::from_slice(&done.stdout).unwrap();
+        assert_eq!(json["files"], serde_json::json!([page, sheet]));
+        let said: Vec<_> = json["samples"].as_array().unwrap().iter().collect();
         let text = fs::read_to_string(page).unwrap();
         let keys = text
             .split("<small>ds__")
             .skip(1)
             .map(|rest| rest.split('<').next().unwrap().to_owned());
-        (keys.collect::<Vec<_>>(), text)
+        let keys: Vec<_> = keys.collect();
+        let said: Vec<_> = said.iter().map(|cell| cell["key"].as_str().unwrap()).collect();
+        assert_eq!(said, keys.iter().map(|key| format!("ds__{key}")).collect::<Vec<_>>());
+        (keys, text)
     };
     // Shards of 5: rank 1, worker 0 has the second. Its second batch begins with its third sample.
     let (keys, text) = shown("1/0/0/1", "2");
@@ -219,7 +226,7 @@ fn completions_and_manual_pages() {
     let page = fs::read_to_string(folder.path().join("shardstream-pack.1")).unwrap();
     assert!(page.contains("shard\\-size"), "{page:.500}");
     // Every command explains itself with an example.
-    for command in ["pack", "verify", "info", "preview", "cat"] {
+    for command in ["pack", "verify", "info", "preview", "cat", "plan", "index", "certify"] {
         let help = shardstream(&[command, "--help"]);
         let text = String::from_utf8_lossy(&help.stdout).into_owned();
         assert!(

@@ -12,11 +12,12 @@ use bytes::Bytes;
 use clap::Args;
 use futures::StreamExt;
 use futures::stream::BoxStream;
-use serde_json::Value as Json;
+use serde::Serialize;
+use serde_json::{Value as Json, json};
 
 use super::data::Data;
 use super::info::is_picture;
-use super::output::say;
+use super::output::{say, say_json};
 use super::units;
 use crate::augment::{Augment, Pipeline, resize};
 use crate::decode::Decoder;
@@ -87,6 +88,12 @@ pub(crate) struct Preview {
     /// `image_caption_multi_resolution_augmentor:RESOLUTION`
     #[arg(long, value_name = "FILE")]
     recipe: Option<String>,
+    /// Print nothing
+    #[arg(long, short)]
+    quiet: bool,
+    /// Print the samples that were drawn as JSON
+    #[arg(long)]
+    json: bool,
 }
 
 /// Which batch to begin with.
@@ -110,7 +117,7 @@ fn from(text: &str) -> Result<From, String> {
 }
 
 /// What is shown of one sample.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize)]
 struct Cell {
     key: String,
     shard: String,
@@ -119,8 +126,10 @@ struct Cell {
     /// Fields with their sizes, and what is wrong with them.
     fields: Vec<String>,
     /// Small, for the sheet: RGB.
+    #[serde(skip)]
     picture: Option<Image>,
     /// For the page: type and bytes.
+    #[serde(skip)]
     encoded: Option<(&'static str, Bytes)>,
 }
 
@@ -155,7 +164,12 @@ pub(crate) async fn run(preview: Preview) -> Result<ExitCode> {
         write_atomically(path, &bytes).map_err(|e| {
             Error::store("can't write").with_source(e).in_shard(path.to_string_lossy())
         })?;
-        say(&format!("{}: {}", path.display(), units::plural(cells.len() as u64, "sample")))?;
+        if !preview.quiet && !preview.json {
+            say(&format!("{}: {}", path.display(), units::plural(cells.len() as u64, "sample")))?;
+        }
+    }
+    if preview.json {
+        say_json(&json!({ "files": preview.output, "samples": cells }))?;
     }
     Ok(ExitCode::SUCCESS)
 }
