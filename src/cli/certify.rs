@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::Args as ClapArgs;
 
-use super::output::say;
+use super::output::{say, say_json};
 use crate::certificate::{Certificate, certify};
 use crate::checkpoint::Checkpoint;
 use crate::error::{Error, Result};
@@ -43,9 +43,7 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
     let parts = args.parts.iter().map(Checkpoint::load).collect::<Result<Vec<_>>>()?;
     let certificate = certify(parts, args.manifest().await?.as_ref())?;
     if args.json {
-        let text = serde_json::to_string(&certificate);
-        say(&text
-            .map_err(|error| Error::checkpoint("can't be written as JSON").with_source(error))?)?;
+        say_json(&certificate)?;
     } else {
         say(&describe(&certificate))?;
     }

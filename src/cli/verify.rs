@@ -37,7 +37,7 @@ pub(crate) struct Verify {
     /// Shards read at the same time [default: number of cores]
     #[arg(long, value_name = "N")]
     num_workers: Option<usize>,
-    /// Write wdinfo.json anew from the shards that are sound
+    /// Write wdinfo.json anew from the shards that are sound, if anything in it is wrong. A tar of the listed size with another checksum is not sound
     #[arg(long)]
     fix_manifest: bool,
     /// No progress; only what is wrong

@@ -72,8 +72,10 @@ pub enum FaultKind {
     ListedCount,
     /// The manifest states another size.
     ListedBytes,
-    /// The manifest states another checksum.
+    /// The manifest states another checksum, and another size: the tar was written anew.
     ListedChecksum,
+    /// The manifest states another checksum for a tar that has the stated size: some of its bytes are not what they were.
+    Changed,
     /// A member that no reader takes for data.
     Member,
     /// A field that can't be decoded.

@@ -188,7 +188,8 @@ impl<'a> Check<'a> {
         for (modality, facts) in self.modalities.clone().iter().zip(facts) {
             let Some(facts) = facts else { continue };
             let bytes = wdinfo.bytes.get(modality).and_then(|sizes| sizes.get(at));
-            if let Some(&bytes) = bytes.filter(|&&bytes| bytes != facts.bytes) {
+            let other_size = bytes.filter(|&&bytes| bytes != facts.bytes);
+            if let Some(&bytes) = other_size {
                 self.fault(
                     FaultKind::ListedBytes,
                     format!(
@@ -201,9 +202,17 @@ impl<'a> Check<'a> {
             if let Some(sum) = sum
                 .filter(|sum| !facts.sha256.is_empty() && !sum.eq_ignore_ascii_case(&facts.sha256))
             {
+                let (kind, hint) = match other_size {
+                    Some(_) => (FaultKind::ListedChecksum, ""),
+                    None => (
+                        FaultKind::Changed,
+                        ": bytes of the tar have changed. Copy it anew; if it is right as it is, take sha256 out of the manifest",
+                    ),
+                };
+                let is = &facts.sha256;
                 self.fault(
-                    FaultKind::ListedChecksum,
-                    format!("{modality}: the manifest says SHA-256 {sum}, it is {}", facts.sha256),
+                    kind,
+                    format!("{modality}: the manifest says SHA-256 {sum}, it is {is}{hint}"),
                 );
             }
         }

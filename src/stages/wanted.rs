@@ -36,6 +36,8 @@ struct Side {
     open: Option<usize>,
     /// The place whose members may lack some that a broken place swallowed: none of them is used.
     torn: Option<usize>,
+    /// What was warned of last: once for all members of a key that stand together.
+    told: Option<String>,
     ended: bool,
 }
 
@@ -59,6 +61,7 @@ impl Wanted {
             members: 0,
             open: None,
             torn: None,
+            told: None,
             ended: false,
         };
         Self {
@@ -90,7 +93,7 @@ impl Wanted {
         }
         side.open = place;
         let shown = || Key::from(Bytes::copy_from_slice(&key));
-        match place {
+        let warning = match place {
             None => {
                 Some(format!("{}: key {} is not in the index, and left out", side.name, shown()))
             }
@@ -110,7 +113,12 @@ impl Wanted {
                 side.waiting.entry(place).or_default().push(keyed);
                 None
             }
+        };
+        if warning == side.told {
+            return None;
         }
+        side.told.clone_from(&warning);
+        warning
     }
 
     /// A side has no more members.
@@ -221,6 +229,13 @@ mod tests {
                 && warned.iter().any(|w| w.contains("key x")),
             "{warned:?}"
         );
+    }
+
+    #[test]
+    fn a_key_is_told_once_for_all_its_members() {
+        let (_, warned) = join(&["a"], &[&["x.j", "x.k", "x.l", "a.j", "y.j", "y.k"]], 10);
+        assert_eq!(warned.len(), 2, "{warned:?}");
+        assert!(warned[0].contains("key x") && warned[1].contains("key y"), "{warned:?}");
     }
 
     #[test]

@@ -72,7 +72,7 @@ async fn all_faults_in_one_pass() {
         (&names[3], FaultKind::Keys),
         (&names[3], FaultKind::ListedBytes),
         (&names[3], FaultKind::ListedChecksum),
-        (&names[4], FaultKind::ListedChecksum),
+        (&names[4], FaultKind::Changed),
         (&names[5], FaultKind::Unlisted),
         (&names[5], FaultKind::Keys),
         (&names[5], FaultKind::Member),
@@ -152,6 +152,27 @@ async fn fixing_leaves_broken_shards_out() {
             && text.contains("\"total_key_count\": 16"),
         "{text}"
     );
+}
+
+#[tokio::test]
+async fn fixing_never_takes_over_the_checksum_of_changed_bytes() {
+    let (_folder, output) = sound().await;
+    let changed = output.join("image/part_000000/000002.tar");
+    let mut bytes = fs::read(&changed).unwrap();
+    bytes[600] ^= 1;
+    fs::write(&changed, bytes).unwrap();
+    let path = output.to_str().unwrap();
+    let before = fs::read(output.join("wdinfo.json")).unwrap();
+    let alone = shardstream(&["verify", path, "--fix-manifest"]);
+    assert_eq!(alone.status.code(), Some(1));
+    assert!(stderr(&alone).contains("bytes of the tar have changed"), "{}", stderr(&alone));
+    assert_eq!(fs::read(output.join("wdinfo.json")).unwrap(), before, "nothing of it is wrong");
+    // With something to mend, the shard is left out as other broken ones are.
+    replace(&output.join("wdinfo.json"), "000004.tar", "000007.tar");
+    let fixed = shardstream(&["verify", path, "--fix-manifest"]);
+    assert_eq!(fixed.status.code(), Some(1));
+    let text = fs::read_to_string(output.join("wdinfo.json")).unwrap();
+    assert!(text.contains("000004.tar") && !text.contains("000002.tar"), "{text}");
 }
 
 #[tokio::test]
