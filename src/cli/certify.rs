@@ -8,7 +8,7 @@ use clap::Args as ClapArgs;
 use super::output::{say, say_json};
 use crate::certificate::{Certificate, certify};
 use crate::checkpoint::Checkpoint;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::shard::{DataSet, Manifest};
 use crate::store::{StoreOptions, Stores};
 

@@ -24,7 +24,7 @@ pub(crate) enum Content {
     /// Some bytes of a file: a member of another tar.
     Slice { path: Arc<Path>, offset: u64, size: u64 },
     /// Some bytes of an object in a store: a member of another tar.
-    Object { root: Root, name: Arc<str>, offset: u64, size: u64 },
+    Object { root: Arc<Root>, name: Arc<str>, offset: u64, size: u64 },
 }
 
 impl Content {
@@ -80,7 +80,7 @@ impl Content {
                 Ok(Seekable::File(window))
             }
             Self::Object { root, name, offset, size } => Ok(Seekable::Object(Remotely {
-                root: root.clone(),
+                root: Arc::clone(root),
                 name: Arc::clone(name),
                 start: *offset,
                 size: *size,
@@ -134,7 +134,7 @@ const LITTLE: u64 = 64 << 10;
 
 /// Some bytes of an object, as if there were no others.
 pub(crate) struct Remotely {
-    root: Root,
+    root: Arc<Root>,
     name: Arc<str>,
     start: u64,
     size: u64,

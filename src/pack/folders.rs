@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -47,6 +47,9 @@ pub(crate) fn key(dataset_name: &str, stem: &[u8]) -> Key {
     Bytes::from([dataset_name.as_bytes(), b"__", stem].concat()).into()
 }
 
+/// Files that a thread looks at in one go.
+const CHUNK: usize = 1024;
+
 /// Lists the sub-folders of one folder.
 pub(crate) fn list(
     folder: &Path,
@@ -55,54 +58,71 @@ pub(crate) fn list(
     samples: &mut Samples,
 ) -> Result<()> {
     let prefix = dataset_name(folder, options)?;
-    for name in subfolders(folder)? {
-        if !wanted(&name, options) {
-            samples.other_folders.push(name);
-            continue;
-        }
-        let extensions = extensions(&name, options);
-        let modality: Arc<str> = name.as_str().into();
-        let files = files(&folder.join(&name))?;
-        let found_there = sizes(&files, options.num_workers)?;
-        for ((file, path), size) in files.into_iter().zip(found_there) {
-            let size = match size {
-                Ok(Some(size)) => size,
-                Ok(None) => continue,
-                Err(error) => {
-                    samples.findings.push(Finding::new(
-                        Reason::Unreadable,
-                        path.to_string_lossy(),
-                        error.to_string(),
-                    ));
-                    continue;
-                }
-            };
-            let Some((stem, extension)) = stem_and_extension(&file) else {
-                samples.findings.push(Finding::new(
-                    Reason::Extension,
-                    path.to_string_lossy(),
-                    "has no extension",
-                ));
-                continue;
-            };
-            let lower = String::from_utf8_lossy(extension).to_ascii_lowercase();
-            if extensions.as_ref().is_some_and(|known| !known.contains(&lower.as_str())) {
-                samples.findings.push(Finding::new(
-                    Reason::Extension,
-                    path.to_string_lossy(),
-                    format!("{lower} is no extension of {name}"),
-                ));
-                continue;
+    let (packed, others): (Vec<_>, Vec<_>) =
+        subfolders(folder)?.into_iter().partition(|name| wanted(name, options));
+    samples.other_folders.extend(others);
+    let threads = options.num_workers;
+    let names = parallel::each(threads, packed.len(), |at| files(&folder.join(&packed[at])))?;
+    for (modality, names) in packed.iter().zip(names) {
+        let subfolder = Subfolder {
+            path: folder.join(modality),
+            modality: modality.as_str().into(),
+            prefix: &prefix,
+            extensions: extensions(modality, options),
+        };
+        // Of many small files this is a good part of the work.
+        let chunks: Vec<_> = names.chunks(CHUNK).collect();
+        let looked_at = parallel::each(threads, chunks.len(), |at| {
+            Ok(chunks[at].iter().filter_map(|name| subfolder.look_at(name)).collect::<Vec<_>>())
+        })?;
+        found.reserve(names.len());
+        for file in looked_at.into_iter().flatten() {
+            match file {
+                Ok(raw) => found.push(raw),
+                Err(finding) => samples.findings.push(finding),
             }
-            found.push(Raw {
-                key: key(&prefix, stem),
-                modality: Arc::clone(&modality),
-                extension: extension.into(),
-                content: Content::File { path, size },
-            });
         }
     }
     Ok(())
+}
+
+/// The files of one modality.
+struct Subfolder<'a> {
+    path: PathBuf,
+    modality: Arc<str>,
+    prefix: &'a str,
+    extensions: Option<Vec<&'a str>>,
+}
+
+impl Subfolder<'_> {
+    /// What is to be packed of a name, or why it can't be. Links are followed; `None` for what is no file.
+    fn look_at(&self, name: &[u8]) -> Option<Result<Raw, Finding>> {
+        let mut path = PathBuf::with_capacity(self.path.as_os_str().len() + 1 + name.len());
+        path.push(&self.path);
+        path.push(OsStr::from_bytes(name));
+        let refuse =
+            |reason, why: String| Some(Err(Finding::new(reason, path.to_string_lossy(), why)));
+        let size = match fs::metadata(&path) {
+            Ok(there) if there.is_file() => there.len(),
+            Ok(_) => return None,
+            Err(error) => return refuse(Reason::Unreadable, error.to_string()),
+        };
+        let Some((stem, extension)) = stem_and_extension(name) else {
+            return refuse(Reason::Extension, "has no extension".to_owned());
+        };
+        let is = |known: &&str| extension.eq_ignore_ascii_case(known.as_bytes());
+        if self.extensions.as_ref().is_some_and(|known| !known.iter().any(is)) {
+            let lower = String::from_utf8_lossy(extension).to_ascii_lowercase();
+            let why = format!("{lower} is no extension of {}", self.modality);
+            return refuse(Reason::Extension, why);
+        }
+        Some(Ok(Raw {
+            key: key(self.prefix, stem),
+            modality: Arc::clone(&self.modality),
+            extension: extension.into(),
+            content: Content::File { path, size },
+        }))
+    }
 }
 
 /// What the keys of a folder or list begin with: as told, or its name with hyphens for what a key can't have.
@@ -130,33 +150,17 @@ fn subfolders(folder: &Path) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// Name and path of everything but hidden files.
-fn files(folder: &Path) -> Result<Vec<(Vec<u8>, PathBuf)>> {
-    let mut files = Vec::new();
+/// Names of everything but hidden files, sorted: then little is left to do when the modalities are joined.
+fn files(folder: &Path) -> Result<Vec<Vec<u8>>> {
+    let mut names = Vec::new();
     for entry in fs::read_dir(folder).map_err(|e| failed(folder, e))? {
-        let entry = entry.map_err(|e| failed(folder, e))?;
-        let name = entry.file_name().as_bytes().to_vec();
+        let name = entry.map_err(|e| failed(folder, e))?.file_name().into_vec();
         if !name.starts_with(b".") {
-            files.push((name, entry.path()));
+            names.push(name);
         }
     }
-    Ok(files)
-}
-
-/// Sizes of files, links followed; nothing for what is no file. On several threads: of many small files this is a good part of the work.
-fn sizes(
-    files: &[(Vec<u8>, PathBuf)],
-    threads: usize,
-) -> Result<Vec<std::io::Result<Option<u64>>>> {
-    let size = |(_, path): &(Vec<u8>, PathBuf)| {
-        let found = fs::metadata(path)?;
-        Ok(found.is_file().then_some(found.len()))
-    };
-    let parts: Vec<_> = files.chunks(1024).collect();
-    let sizes = parallel::each(threads, parts.len(), |at| {
-        Ok(parts[at].iter().map(size).collect::<Vec<_>>())
-    })?;
-    Ok(sizes.into_iter().flatten().collect())
+    names.sort_unstable();
+    Ok(names)
 }
 
 /// Splits a file name at its last dot.

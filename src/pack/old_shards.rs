@@ -88,8 +88,10 @@ pub(crate) fn list(
 
 /// A tar whose members are packed anew.
 struct Twin {
-    root: Root,
+    root: Arc<Root>,
     name: Arc<str>,
+    /// Where it lies, if that is on the disk.
+    path: Option<Arc<Path>>,
 }
 
 impl Twin {
@@ -97,21 +99,26 @@ impl Twin {
     fn open(leaf: &LeafFolder, modality: &str, shard: &str, samples: &mut Samples) -> Result<Self> {
         let name = leaf.twin(modality, shard);
         let Some(spool) = Spool::of(&leaf.root, &name)? else {
-            return Ok(Self { root: leaf.root.clone(), name: name.into() });
+            return Ok(Self::at(leaf.root.clone(), name.into()));
         };
         let folder = spool.path().parent().unwrap_or(Path::new(""));
         let file = spool.path().file_name().unwrap_or_default().to_string_lossy();
-        let twin = Self { root: Root::open(folder, None)?, name: file.into() };
+        let twin = Self::at(Root::open(folder, None)?, file.into());
         samples.spools.push(spool);
         Ok(twin)
     }
 
+    fn at(root: Root, name: Arc<str>) -> Self {
+        let path = root.disk().map(|folder| folder.join(&*name).into());
+        Self { root: Arc::new(root), name, path }
+    }
+
     /// Some of its bytes.
     fn content(&self, offset: u64, size: u64) -> Content {
-        match self.root.disk() {
-            Some(folder) => Content::Slice { path: folder.join(&*self.name).into(), offset, size },
+        match &self.path {
+            Some(path) => Content::Slice { path: Arc::clone(path), offset, size },
             None => {
-                let (root, name) = (self.root.clone(), Arc::clone(&self.name));
+                let (root, name) = (Arc::clone(&self.root), Arc::clone(&self.name));
                 Content::Object { root, name, offset, size }
             }
         }

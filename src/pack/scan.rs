@@ -96,9 +96,12 @@ pub(crate) fn scan(options: &PackOptions) -> Result<Samples> {
 /// Puts sorted pieces with the same key together; leaves out and reports what makes no sample.
 fn join(pieces: Vec<(Key, Piece)>, options: &PackOptions, samples: &mut Samples) -> Result<()> {
     let mut unwanted = unwanted(options)?;
+    let usual = samples.modalities.len();
+    samples.entries.reserve(pieces.len() / usual.max(1));
     let mut pieces = pieces.into_iter().peekable();
     while let Some((key, first)) = pieces.next() {
-        let mut entry = Entry { key, pieces: vec![first] };
+        let mut entry = Entry { key, pieces: Vec::with_capacity(usual) };
+        entry.pieces.push(first);
         while let Some((_, piece)) = pieces.next_if(|(key, _)| *key == entry.key) {
             entry.pieces.push(piece);
         }
@@ -120,7 +123,21 @@ fn join(pieces: Vec<(Key, Piece)>, options: &PackOptions, samples: &mut Samples)
             "is to be left out, and is not in the input",
         ));
     }
-    // Keys that PiD's renaming makes equal: the first stays.
+    leave_out_collisions(samples);
+    if let Some(limit) = options.limit_samples {
+        let keep = samples.entries.len().min(usize::try_from(limit).unwrap_or(usize::MAX));
+        samples.not_wanted += (samples.entries.len() - keep) as u64;
+        samples.entries.truncate(keep);
+    }
+    Ok(())
+}
+
+/// Leaves out and reports keys that PiD's renaming makes equal to others: the first stays.
+fn leave_out_collisions(samples: &mut Samples) {
+    // One of two such keys has a dot; most data have none.
+    if !samples.entries.iter().any(|entry| entry.key.as_bytes().contains(&b'.')) {
+        return;
+    }
     let mut order: Vec<(Vec<u8>, usize)> = samples
         .entries
         .iter()
@@ -146,12 +163,6 @@ fn join(pieces: Vec<(Key, Piece)>, options: &PackOptions, samples: &mut Samples)
         at += 1;
         lost.binary_search(&(at - 1)).is_err()
     });
-    if let Some(limit) = options.limit_samples {
-        let keep = samples.entries.len().min(usize::try_from(limit).unwrap_or(usize::MAX));
-        samples.not_wanted += (samples.entries.len() - keep) as u64;
-        samples.entries.truncate(keep);
-    }
-    Ok(())
 }
 
 /// The keys to leave out, each with whether it was met.

@@ -55,22 +55,28 @@ pub(crate) fn trailer(written: u64) -> usize {
 fn header(name: &[u8], mode: u32, size: u64, kind: u8) -> [u8; BLOCK] {
     let mut block = [0; BLOCK];
     block[..name.len()].copy_from_slice(name);
-    put(&mut block, 100, &format!("{mode:07o}"));
-    put(&mut block, 108, "0000000"); // owner
-    put(&mut block, 116, "0000000"); // group
-    put(&mut block, 124, &format!("{size:011o}"));
-    put(&mut block, 136, "00000000000"); // time
-    put(&mut block, 148, "        "); // the sum is taken over blanks
+    octal(&mut block[100..107], mode.into());
+    octal(&mut block[108..115], 0); // owner
+    octal(&mut block[116..123], 0); // group
+    octal(&mut block[124..135], size);
+    octal(&mut block[136..147], 0); // time
+    block[148..156].fill(b' '); // the sum is taken over blanks
     block[156] = kind;
-    put(&mut block, 257, "ustar");
-    put(&mut block, 263, "00");
+    block[257..262].copy_from_slice(b"ustar");
+    block[263..265].copy_from_slice(b"00");
     let sum: u32 = block.iter().map(|&byte| u32::from(byte)).sum();
-    put(&mut block, 148, &format!("{sum:06o}\0"));
+    octal(&mut block[148..154], sum.into());
+    block[154] = 0;
     block
 }
 
-fn put(block: &mut [u8; BLOCK], at: usize, text: &str) {
-    block[at..at + text.len()].copy_from_slice(text.as_bytes());
+/// Fills a field with octal digits, zeros in front.
+fn octal(field: &mut [u8], mut value: u64) {
+    for digit in field.iter_mut().rev() {
+        // Below 8.
+        *digit = b'0' + (value & 7) as u8;
+        value >>= 3;
+    }
 }
 
 /// Appends `<length> <name>=<value>\n`, where the length counts its own digits.
