@@ -148,7 +148,7 @@ Examples:
 
 Other than PiD's packer: samples are sorted and shuffled by --seed; --shard-size works without --max-shard-size-mb 0; --size-based-on counts all
 modalities; --limit takes the first keys in order; --num-workers and --metadata-workers go by the cores; extensions are known in any case, .webp, .bmp,
-.gif and .tiff too; fractions stay in the names of duration bins; the last sample alone joins another shard; the output folder has to be empty.
+.gif and .tiff too; dots in keys become hyphens, as PiD's loader reads them; fractions stay in the names of duration bins; the last sample alone joins another shard; the output folder has to be empty.
 
 To a store, killed runs may leave parts of uploads which no listing shows: let the bucket's rules remove them after some days.
 What could not be packed is listed in pack_report.jsonl in the output folder.

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::folders;
+use super::layout;
 use super::leaves::{self, LeafFolder};
 use super::manifest;
 use super::options::PackOptions;
@@ -56,8 +57,12 @@ impl AddOptions {
     }
 }
 
-/// Files of one modality, by key.
+/// Files of one modality, by key with hyphens for its dots: the data set may have the ones or the others.
 type Files = BTreeMap<Key, Raw>;
+
+fn plain(key: &Key) -> Key {
+    bytes::Bytes::from(layout::renamed(key.as_bytes())).into()
+}
 
 /// Writes the twins of one or more new modalities for every shard, with the same keys in the same order, and lists them in `wdinfo.json`. Old
 /// tars are not touched, and the manifests change last: a run that is interrupted is simply started again.
@@ -98,7 +103,7 @@ fn run(options: &AddOptions, control: &PackControl) -> Result<PackReport> {
             control.go_on()?;
             let raw: Vec<(&Raw, Vec<u8>)> = files
                 .values()
-                .filter_map(|files| files.get(key))
+                .filter_map(|files| files.get(&plain(key)))
                 .map(|raw| (raw, [key.as_bytes(), b".", &raw.extension].concat()))
                 .collect();
             let members: Vec<NewMember<'_>> = raw
@@ -167,7 +172,7 @@ fn list(
         if there(&modality) {
             continue;
         }
-        if let Some(other) = files.entry(modality.clone()).or_default().insert(raw.key.clone(), raw)
+        if let Some(other) = files.entry(modality.clone()).or_default().insert(plain(&raw.key), raw)
         {
             return Err(Error::config(format!("two files for one key in {modality}"))
                 .of_key(other.key.to_string()));
@@ -201,10 +206,10 @@ fn complete(
     files: &BTreeMap<String, Files>,
     report: &mut PackReport,
 ) -> Result<()> {
-    let all: std::collections::BTreeSet<&Key> = keys.iter().flatten().collect();
+    let all: std::collections::BTreeSet<Key> = keys.iter().flatten().map(plain).collect();
     for (modality, files) in files {
         let missing: Vec<String> =
-            all.iter().filter(|key| !files.contains_key(**key)).map(ToString::to_string).collect();
+            all.iter().filter(|key| !files.contains_key(*key)).map(ToString::to_string).collect();
         if !missing.is_empty() {
             let n = missing.len();
             let named = missing.into_iter().take(NAMED).collect::<Vec<_>>().join(", ");
@@ -213,7 +218,7 @@ fn complete(
             ))
             .in_modality(modality.as_str()));
         }
-        let strange = files.keys().filter(|key| !all.contains(key));
+        let strange = files.keys().filter(|key| !all.contains(*key));
         report.findings.extend(strange.map(|key| {
             Finding::new(
                 Reason::Unknown,

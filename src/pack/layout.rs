@@ -54,15 +54,27 @@ pub(crate) fn check_dataset_name(name: &str) -> Result<()> {
     Ok(())
 }
 
-/// What PiD makes of the part of a member name before its last dot: dots become hyphens. Two names that end up the same are one
-/// sample to it.
+/// The part of a member name before its last dot as PiD reads it: dots become hyphens, those of folders too. Two names that end up the
+/// same are one sample to it.
 pub(crate) fn renamed(stem: &[u8]) -> Vec<u8> {
     stem.iter().map(|&b| if b == b'.' { b'-' } else { b }).collect()
+}
+
+/// A key that every reader takes whole: hyphens for dots, but for those of folders, at which no reader ends it.
+pub(crate) fn without_dots(key: &[u8]) -> Vec<u8> {
+    let name = key.iter().rposition(|&b| b == b'/').map_or(0, |slash| slash + 1);
+    [&key[..name], &renamed(&key[name..])].concat()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn dots_of_folders_stay() {
+        let got = [&b"ds__a.b.c"[..], b"v1.0/x", b"v1.0/x.y", b"plain"].map(without_dots);
+        assert_eq!(got, [&b"ds__a-b-c"[..], b"v1.0/x", b"v1.0/x-y", b"plain"]);
+    }
 
     #[test]
     fn shards_are_named_as_in_pid() {

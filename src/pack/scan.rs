@@ -6,6 +6,8 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+use bytes::Bytes;
+
 use super::content::Content;
 use super::folders;
 use super::layout;
@@ -123,7 +125,7 @@ fn join(pieces: Vec<(Key, Piece)>, options: &PackOptions, samples: &mut Samples)
             "is to be left out, and is not in the input",
         ));
     }
-    leave_out_collisions(samples);
+    rename(samples);
     if let Some(limit) = options.limit_samples {
         let keep = samples.entries.len().min(usize::try_from(limit).unwrap_or(usize::MAX));
         samples.not_wanted += (samples.entries.len() - keep) as u64;
@@ -132,37 +134,35 @@ fn join(pieces: Vec<(Key, Piece)>, options: &PackOptions, samples: &mut Samples)
     Ok(())
 }
 
-/// Leaves out and reports keys that PiD's renaming makes equal to others: the first stays.
-fn leave_out_collisions(samples: &mut Samples) {
-    // One of two such keys has a dot; most data have none.
+/// Puts hyphens for the dots of keys: a reader by webdataset's rule would end the key at the first one, and PiD's renames them so. What has
+/// the key of another sample then is left out and reported; one that needs no other name stays.
+fn rename(samples: &mut Samples) {
+    // Most data have none.
     if !samples.entries.iter().any(|entry| entry.key.as_bytes().contains(&b'.')) {
         return;
     }
-    let mut order: Vec<(Vec<u8>, usize)> = samples
-        .entries
-        .iter()
-        .enumerate()
-        .map(|(at, e)| (layout::renamed(e.key.as_bytes()), at))
+    let mut entries: Vec<(Vec<u8>, Vec<u8>, Entry)> = std::mem::take(&mut samples.entries)
+        .into_iter()
+        .map(|entry| {
+            let key = entry.key.as_bytes();
+            (layout::renamed(key), layout::without_dots(key), entry)
+        })
         .collect();
-    order.sort_unstable();
-    let mut lost: Vec<usize> =
-        order.windows(2).filter(|pair| pair[0].0 == pair[1].0).map(|pair| pair[1].1).collect();
-    lost.sort_unstable();
-    for &at in &lost {
-        let key = samples.entries[at].key.to_string();
-        let name = String::from_utf8_lossy(&layout::renamed(samples.entries[at].key.as_bytes()))
-            .into_owned();
-        samples.findings.push(Finding::new(
-            Reason::Collision,
-            key,
-            format!("another key is {name} too once its dots are hyphens"),
-        ));
+    // By what PiD reads; of those that it takes for one sample the one that needs no other name.
+    entries.sort_by_cached_key(|(pid, new, entry)| (pid.clone(), *new != entry.key.as_bytes()));
+    let mut last = None;
+    for (pid, new, mut entry) in entries {
+        if last.as_ref() == Some(&pid) {
+            let name = String::from_utf8_lossy(&pid);
+            let why = format!("another key is {name} too once its dots are hyphens");
+            samples.findings.push(Finding::new(Reason::Collision, entry.key.to_string(), why));
+        } else {
+            entry.key = Bytes::from(new).into();
+            samples.entries.push(entry);
+            last = Some(pid);
+        }
     }
-    let mut at = 0;
-    samples.entries.retain(|_| {
-        at += 1;
-        lost.binary_search(&(at - 1)).is_err()
-    });
+    samples.entries.sort_by(|a, b| a.key.cmp(&b.key));
 }
 
 /// The keys to leave out, each with whether it was met.
@@ -173,14 +173,16 @@ fn unwanted(options: &PackOptions) -> Result<HashMap<String, bool>> {
     Ok(keys.map(|key| (key.to_owned(), false)).collect())
 }
 
-/// Whether a key, or what of it follows the name of the data set, is to be left out.
+/// Whether a key, or what of it follows the name of the data set, is to be left out: as in the input, or as it is packed.
 fn is_unwanted(key: &Key, unwanted: &mut HashMap<String, bool>) -> bool {
-    let Some(key) = key.as_str() else { return false };
-    let short = key.split_once("__").map_or(key, |(_, short)| short);
-    for name in [key, short] {
-        if let Some(met) = unwanted.get_mut(name) {
-            *met = true;
-            return true;
+    let packed = Key::from(Bytes::from(layout::without_dots(key.as_bytes())));
+    for key in [key, &packed].into_iter().filter_map(Key::as_str) {
+        let short = key.split_once("__").map_or(key, |(_, short)| short);
+        for name in [key, short] {
+            if let Some(met) = unwanted.get_mut(name) {
+                *met = true;
+                return true;
+            }
         }
     }
     false

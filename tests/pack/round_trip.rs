@@ -3,8 +3,11 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
 
-use shardstream::pack::{Part, ShardLimit, ShardParams, ShardWriter, merge, pack};
+use shardstream::pack::{
+    AddOptions, Part, ShardLimit, ShardParams, ShardWriter, add_modality, merge, pack,
+};
 use tempfile::tempdir;
 
 use crate::support::{
@@ -42,7 +45,8 @@ async fn flat_set_of_odd_files() {
         };
         let file = [name, &b".JPG"[..]].concat();
         fs::write(input.join("image").join(OsStr::from_bytes(&file)), &contents).unwrap();
-        want.push((file, contents));
+        let key = if name == b"v1.0.x" { b"v1-0-x" } else { &name[..] };
+        want.push(([key, b".JPG"].concat(), contents));
         let file = [name, &b".json"[..]].concat();
         fs::write(input.join("caption").join(OsStr::from_bytes(&file)), b"{}").unwrap();
     }
@@ -57,6 +61,52 @@ async fn flat_set_of_odd_files() {
     let verified = verified(&output).await;
     assert_eq!((verified.samples, verified.faults.as_slice()), (8, &[][..]));
     assert_eq!(verified.bytes, report.bytes);
+}
+
+/// By webdataset's rule a key ends at the first dot: `a.b` and `a.c` would be one sample.
+#[tokio::test]
+async fn names_with_dots_are_read_whole_by_every_rule() {
+    let folder = tempdir().unwrap();
+    let (input, output) = (folder.path().join("in"), folder.path().join("out"));
+    for name in ["a.b", "a.c", "plain", "dropped.1", "dropped.2"] {
+        for (modality, extension) in [("image", "jpg"), ("caption", "json"), ("umt5", "npy")] {
+            let file = format!("{modality}/{name}.{extension}");
+            write(&input, &[(&file, format!("{name} {modality}").as_bytes())]);
+        }
+    }
+    let list = folder.path().join("drop.txt");
+    fs::write(&list, "dropped.1\nds__dropped-2\n").unwrap();
+    let mut options = flat(&input, &output);
+    options.drop_list = Some(list);
+    options.modalities = vec!["image".into(), "caption".into()];
+    let report = pack(options).await.unwrap();
+    assert!(report.is_complete(), "{:?}", report.findings);
+    let mut add = AddOptions::new(&output, &input);
+    (add.dataset_name, add.modalities) = (Some("ds".into()), vec!["umt5".into()]);
+    let report = add_modality(add, Arc::default()).await.unwrap();
+    assert_eq!(report.findings.len(), 2, "those that were dropped: {:?}", report.findings);
+    assert!(verified(&output).await.is_sound());
+    for rule in ["webdataset", "pid"] {
+        let output = output.to_str().unwrap();
+        let read = shardstream(&["cat", output, "--key-rule", rule]);
+        let lines = String::from_utf8_lossy(&read.stdout).into_owned();
+        let mut got: Vec<_> = lines
+            .lines()
+            .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap())
+            .map(|line| {
+                let fields = line["fields"].as_object().unwrap();
+                let sizes = fields.iter().map(|(name, f)| format!("{name} {}", f["size"]));
+                (line["key"].as_str().unwrap().to_owned(), sizes.collect::<Vec<_>>().join(", "))
+            })
+            .collect();
+        got.sort();
+        let want = [
+            ("ds__a-b", "caption.json 11, image.jpg 9, umt5.npy 8"),
+            ("ds__a-c", "caption.json 11, image.jpg 9, umt5.npy 8"),
+            ("ds__plain", "caption.json 13, image.jpg 11, umt5.npy 10"),
+        ];
+        assert_eq!(got, want.map(|(key, fields)| (key.into(), fields.into())), "{rule}");
+    }
 }
 
 #[tokio::test]
