@@ -4,9 +4,9 @@
 //! - twins, join, shuffle(1000), batch(64) without decoding, against walking the same tars;
 //! - two lanes against one;
 //! - decode, resize and crop to 224, normalised `f32` batches of 64, against a bare loop of the same decoding and resizing on all cores:
-//!   new memory for each batch, and batches written into memory that the caller keeps.
+//!   new memory for each batch, and batches written into memory that the caller keeps; the same from 4K to 1024, in batches of 8.
 //!
-//! `-- --test` runs everything once on little data; `-- small`, `-- large`, `-- decode` run one part.
+//! `-- --test` runs everything once on little data; `-- small`, `-- large`, `-- decode`, `-- decode-4k` run one part.
 
 #![allow(clippy::print_stdout, clippy::unwrap_used, missing_docs)]
 
@@ -99,8 +99,18 @@ fn without_decoding(
     line("the same, 2 lanes (share of 1 lane)", took[2], total, Some(took[1]));
 }
 
-fn photographs() -> Vec<Bytes> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/photos");
+/// Pictures, and what is made of them: shortest side, centre crop, how many in a batch.
+struct Work {
+    name: &'static str,
+    pictures: Vec<Bytes>,
+    shortest: u32,
+    crop: u32,
+    batch: usize,
+    total: usize,
+}
+
+fn photographs(folder: &str) -> Vec<Bytes> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(folder);
     let mut paths: Vec<_> =
         std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     paths.retain(|path| path.extension().is_some_and(|extension| extension == "jpg"));
@@ -108,17 +118,18 @@ fn photographs() -> Vec<Bytes> {
     paths.into_iter().map(|path| std::fs::read(path).unwrap().into()).collect()
 }
 
-/// What is done with each picture: shortest side 256, centre 224 x 224.
-fn prepare(fields: &Fields<Value>) -> Result<Image> {
+fn prepare(fields: &Fields<Value>, shortest: u32, side: u32) -> Result<Image> {
     let (_, value) = fields.iter().next().ok_or_else(|| Error::augment("no fields"))?;
     let image = value.as_image().ok_or_else(|| Error::augment("no picture"))?;
-    crop::center(&resize::shortest(image, 256)?, 224, 224)
+    crop::center(&resize::shortest(image, shortest)?, side, side)
 }
 
-fn decoding(runtime: &tokio::runtime::Runtime, rounds: usize, total: usize) {
+fn decoding(runtime: &tokio::runtime::Runtime, rounds: usize, work: &Work) {
+    let Work { name, pictures, total, batch, .. } = work;
+    let (shortest, side, batch) = (work.shortest, work.crop, *batch);
+    let prepare = move |fields: &Fields<Value>| prepare(fields, shortest, side);
     let folder = tempfile::tempdir().unwrap();
     let decoder = Decoder::default();
-    let pictures = photographs();
     let shards = 4;
     twins(folder.path(), shards, total / shards, |i| pictures[i % pictures.len()].clone());
     let manifest =
@@ -159,7 +170,7 @@ fn decoding(runtime: &tokio::runtime::Runtime, rounds: usize, total: usize) {
             let normalize = normalize.clone();
             pictures_of(lane, &decoder)
                 .augment(move |fields, _| normalize.picture(prepare(&fields)?))
-                .batch(64)
+                .batch(batch)
         };
         Loader::builder(&manifest, recipe).workers(2)
     };
@@ -173,12 +184,13 @@ fn decoding(runtime: &tokio::runtime::Runtime, rounds: usize, total: usize) {
                 normalize.apply(&mut fields, rng)?;
                 Ok(Loose(fields))
             });
-            pictures.batch(64)
+            pictures.batch(batch)
         };
         Loader::builder(&manifest, recipe).workers(2)
     };
     let placed = || {
-        let mut buffers = Fields::from_iter([("image".into(), vec![0; 64 * 3 * 224 * 224 * 4])]);
+        let bytes = batch * 3 * (side * side * 4) as usize;
+        let mut buffers = Fields::from_iter([("image".into(), vec![0; bytes])]);
         runtime.block_on(async {
             let mut loader = loose().start().unwrap();
             let mut samples = 0;
@@ -196,7 +208,9 @@ fn decoding(runtime: &tokio::runtime::Runtime, rounds: usize, total: usize) {
         Box::new(|| assert_eq!(placed(), total)),
     ];
     let took = medians(rounds, &mut runs);
-    println!("{total} photographs -> shortest side 256, crop 224, normalised f32 batches of 64");
+    println!(
+        "{total} {name} -> shortest side {shortest}, crop {side}, normalised f32 batches of {batch}"
+    );
     line(&format!("bare loop on {cores} threads"), took[0], total, None);
     line("pipeline, 2 lanes", took[1], total, Some(took[0]));
     line("pipeline, 2 lanes, into the caller's memory", took[2], total, Some(took[0]));
@@ -218,7 +232,24 @@ fn main() {
         without_decoding(&runtime, rounds, 4, large, 100_000);
     }
     if wanted("decode") {
-        decoding(&runtime, rounds, if is_test { 64 } else { 2048 });
+        let total = if is_test { 64 } else { 2048 };
+        let pictures = photographs("photos");
+        let name = "photographs";
+        decoding(
+            &runtime,
+            rounds,
+            &Work { name, pictures, shortest: 256, crop: 224, batch: 64, total },
+        );
+    }
+    if wanted("decode-4k") {
+        let total = if is_test { 8 } else { 128 };
+        let pictures = photographs("images/4k");
+        let name = "photographs of 4K";
+        decoding(
+            &runtime,
+            rounds,
+            &Work { name, pictures, shortest: 1024, crop: 1024, batch: 8, total },
+        );
     }
     println!("peak RSS {:.0} MB", peak_rss_mb());
 }
