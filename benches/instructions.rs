@@ -66,7 +66,7 @@ async fn shuffle(samples: usize) -> usize {
     let origin = std::sync::Arc::default();
     let sample = move |ordinal: u64| {
         let mark = Mark { key: ordinal, ..Mark::read(ordinal, ordinal) };
-        let head = Head { key: Key::default(), origin: std::sync::Arc::clone(&origin), mark };
+        let head = Head::new(Key::default(), std::sync::Arc::clone(&origin), mark);
         Ok(Sample { head, body: ordinal })
     };
     stream::iter((0..samples as u64).map(sample)).shuffle(1000).map(Result::unwrap).count().await

@@ -5,9 +5,11 @@
 //! - first batch: from the start of a new process to its first batch, from twins on disk;
 //! - memory: resident bytes after a tenth of a million samples, and after all of them;
 //! - trainer: how long one that is slower than the loader waits for its batches;
+//! - budget: peak resident memory of a loader with a budget of bytes, thousands of small samples and one of 200 MB, batches as far ahead
+//!   as they may be before a trainer that takes its time;
 //! - order: work that takes heavy-tailed times, delivered in order, against threads that do it in no order at all.
 //!
-//! `-- growth first memory trainer order` runs some of them; `-- --test` runs everything once on little data.
+//! `-- growth first memory trainer budget order` runs some of them; `-- --test` runs everything once on little data.
 
 #![allow(clippy::print_stdout, clippy::unwrap_used, missing_docs)]
 
@@ -189,6 +191,52 @@ fn trainer(batches: usize) {
     });
 }
 
+/// In a process of its own: all batches of the twins in a folder, a budget in MiB (0 for none), and the peak of resident memory.
+fn peak_of(told: &str) {
+    let (budget, folder) = told.split_once(':').unwrap();
+    let budget: u64 = budget.parse().unwrap();
+    runtime().block_on(async {
+        let manifest = Manifest::load(&Local, folder).await.unwrap();
+        let mut builder = plain(&manifest, Local).workers(2).prefetch(1 << 20);
+        if budget > 0 {
+            builder = builder.memory(budget << 20);
+        }
+        let mut loader = builder.start().unwrap();
+        while let Some(batch) = loader.next().await {
+            drop(batch.unwrap());
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    });
+    println!("{}", status_mb("VmHWM"));
+}
+
+fn budget(samples: usize, large: usize, budgets: &[u64]) {
+    let folder = tempfile::tempdir().unwrap();
+    let picture = |i: usize| {
+        let size = if i == samples / 2 { large } else { 1000 + i * 7919 % 80_000 };
+        Bytes::from(vec![i as u8; size])
+    };
+    twins(folder.path(), 20, samples / 20, picture);
+    println!(
+        "budget: {samples} samples of 1 to 81 KB and one of {} MB, 2 lanes",
+        large / 1_000_000
+    );
+    for budget in budgets {
+        let output = Command::new(std::env::current_exe().unwrap())
+            .arg(format!("peak={budget}:{}", folder.path().display()))
+            .output()
+            .unwrap();
+        let peak: f64 = String::from_utf8_lossy(&output.stdout).trim().parse().unwrap();
+        match budget {
+            0 => println!("  no budget: peak RSS {peak:.0} MiB"),
+            _ => println!(
+                "  budget {budget} MiB: peak RSS {peak:.0} MiB, {:.0} %",
+                peak / *budget as f64 * 100.0
+            ),
+        }
+    }
+}
+
 /// Works for so long: a Pareto distribution with a mean of about a millisecond, in which one in a thousand takes a hundred times as long.
 fn work(number: u64) {
     let u = Rng::keyed(&[7, number]).unit().max(1e-5);
@@ -240,6 +288,9 @@ fn main() {
     if let Some(folder) = told("first=") {
         return first_batch(Path::new(&folder).to_str().unwrap());
     }
+    if let Some(told) = told("peak=") {
+        return peak_of(&told);
+    }
     if let Some(samples) = told("memory=") {
         return memory_of(samples.parse().unwrap());
     }
@@ -259,6 +310,9 @@ fn main() {
     }
     if wanted("trainer") {
         trainer(size(400, 5));
+    }
+    if wanted("budget") {
+        budget(size(20_000, 200), size(200_000_000, 10_000_000), &[0, 400, 500, 700]);
     }
     if wanted("order") {
         order(size(7, 1), size(2000, 20));

@@ -60,6 +60,7 @@ pub mod cli;
 pub mod decode;
 pub mod error;
 pub mod loader;
+pub mod memory;
 pub mod pack;
 pub mod position;
 pub mod progress;

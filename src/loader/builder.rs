@@ -11,6 +11,7 @@ use super::legacy::LegacyProgress;
 use super::{LaneRun, Loader, OnError, Recipe, State, Stats};
 use crate::checkpoint::{Checkpoint, Identity};
 use crate::error::{Error, Result};
+use crate::memory::{LaneMemory, Memory};
 use crate::progress::LaneProgress;
 use crate::recipe::{self, Note};
 use crate::sample::Heads;
@@ -36,6 +37,7 @@ pub struct Builder<B> {
     on_error: OnError,
     tail: Tail,
     allow_uneven: bool,
+    memory: Option<u64>,
 }
 
 impl<B> fmt::Debug for Builder<B> {
@@ -72,6 +74,7 @@ impl<B: Heads + Send + 'static> Builder<B> {
             on_error: OnError::Stop,
             tail: Tail::default(),
             allow_uneven: false,
+            memory: None,
         }
     }
 
@@ -141,6 +144,18 @@ impl<B: Heads + Send + 'static> Builder<B> {
     /// Batches that wait for the trainer, for each lane (2).
     pub fn prefetch(mut self, batches: usize) -> Self {
         self.prefetch = batches;
+        self
+    }
+
+    /// How many bytes all lanes may hold at once: what is read and not yet parsed, samples in every stage, batches until their heads are
+    /// dropped (no limit). Each sample counts by its fields, decoded ones by their values, and in a batch by its part of it; of a file
+    /// that is open 5 MiB are on their way. What a store reads ahead over a network has a budget of its own, and comes on top
+    /// ([`RemoteOptions::budget`](crate::store::RemoteOptions)).
+    ///
+    /// When so much is held, reading waits until something is given back. It goes on all the same for a lane for which the trainer waits, so a recipe
+    /// that must hold more (for its shuffle buffer, one batch, the largest sample) only loses what is ahead. Never changes the data.
+    pub fn memory(mut self, bytes: u64) -> Self {
+        self.memory = Some(bytes);
         self
     }
 
@@ -251,8 +266,9 @@ impl<B: Heads + Send + 'static> Builder<B> {
             return Err(Error::config("the manifest has no shards"));
         }
         // Build the recipe once, to hear what it says of itself.
-        let (_, notes) =
-            recipe::record(|| (self.recipe)(&self.lane(0, lanes, seed, &LaneProgress::at(0, 0))));
+        let (_, notes) = recipe::record(|| {
+            (self.recipe)(&self.lane(0, lanes, seed, &LaneProgress::at(0, 0), None))
+        });
         let recipe = Identity::stages(&notes);
         if lanes > 1
             && !["split_by_rank", "split_by_worker"]
@@ -307,7 +323,14 @@ impl<B: Heads + Send + 'static> Builder<B> {
         )))
     }
 
-    fn lane(&self, lane: u32, lanes: u32, seed: u64, progress: &LaneProgress) -> Lane {
+    fn lane(
+        &self,
+        lane: u32,
+        lanes: u32,
+        seed: u64,
+        progress: &LaneProgress,
+        memory: Option<&Arc<LaneMemory>>,
+    ) -> Lane {
         Lane {
             manifest: self.manifest.clone(),
             seed,
@@ -316,6 +339,7 @@ impl<B: Heads + Send + 'static> Builder<B> {
             lanes,
             epoch: progress.epoch,
             progress: progress.sources.clone(),
+            memory: memory.cloned(),
         }
     }
 
@@ -328,15 +352,21 @@ impl<B: Heads + Send + 'static> Builder<B> {
         let stop = self.epochs.map(|epochs| self.first_epoch + epochs);
         // Lanes that roll over end with the loader, not at an epoch of their own.
         let lane_stop = if self.with_epoch.is_some() { None } else { stop };
+        let memory = self.memory.map(Memory::new);
         let lanes: Vec<_> = progress
             .into_iter()
             .map(|(id, progress)| {
-                let lane = self.lane(id, identity.lanes, identity.seed, &progress);
-                let pump = Pump::spawn(
-                    lane::run(lane, progress.ended, lane_stop, Arc::clone(&self.recipe)),
-                    self.prefetch,
-                );
-                LaneRun { id, pump, progress, empty_rounds: 0, skipping_since: None }
+                let memory = memory.as_ref().map(Memory::lane);
+                let lane = self.lane(id, identity.lanes, identity.seed, &progress, memory.as_ref());
+                let counts = memory.clone();
+                let items = lane::run(lane, progress.ended, lane_stop, Arc::clone(&self.recipe));
+                let items = items.inspect(move |item| {
+                    if let (lane::Item::Batch(_), Some(memory)) = (item, &counts) {
+                        memory.set_awaited(false);
+                    }
+                });
+                let pump = Pump::spawn(items, self.prefetch);
+                LaneRun { id, pump, progress, memory, empty_rounds: 0, skipping_since: None }
             })
             .collect();
         let epoch = match self.with_epoch {
@@ -357,6 +387,7 @@ impl<B: Heads + Send + 'static> Builder<B> {
             tail: self.tail,
             epoch,
             stats: Stats::new(),
+            memory,
             waiting: None,
             first_skip: None,
             state: if ended { State::Ended } else { State::Running },

@@ -6,6 +6,7 @@ use futures::stream::{self, BoxStream, Stream, StreamExt};
 
 use super::Recipe;
 use crate::error::{Error, Result};
+use crate::memory::LaneMemory;
 use crate::progress::SourceProgress;
 use crate::shard::{Manifest, Tail};
 use crate::stages::{ShardList, shard_list};
@@ -24,6 +25,8 @@ pub struct Lane {
     pub(super) epoch: u64,
     /// What is settled; empty if nothing is.
     pub(super) progress: Vec<SourceProgress>,
+    /// Where what it holds is counted, if there is a budget.
+    pub(super) memory: Option<Arc<LaneMemory>>,
 }
 
 impl Lane {
@@ -33,7 +36,8 @@ impl Lane {
             .seed(self.seed)
             .epoch(self.epoch)
             .tail(self.tail)
-            .for_lane(self.lane, self.lanes);
+            .for_lane(self.lane, self.lanes)
+            .counted(self.memory.as_ref());
         match self.progress.first() {
             Some(progress) => list.resume(progress.clone()),
             None => list,
@@ -54,7 +58,8 @@ impl Lane {
             .seed(self.seed)
             .epoch(self.epoch)
             .tail(self.tail)
-            .for_lane(self.lane, self.lanes);
+            .for_lane(self.lane, self.lanes)
+            .counted(self.memory.as_ref());
         let list = list.for_source(source, found.shards.clone());
         Ok(match self.progress.get(usize::from(source)) {
             Some(progress) => list.resume(progress.clone()),

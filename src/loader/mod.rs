@@ -11,6 +11,7 @@ pub(crate) mod travel;
 
 use std::fmt;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
@@ -23,6 +24,7 @@ pub use stats::Stats;
 
 use crate::checkpoint::{Checkpoint, Identity};
 use crate::error::{Error, Result, Scope};
+use crate::memory::{LaneMemory, Memory};
 use crate::progress::LaneProgress;
 use crate::sample::Heads;
 use crate::shard::{Manifest, Tail};
@@ -56,6 +58,7 @@ pub struct Loader<B> {
     tail: Tail,
     epoch: u64,
     stats: Stats,
+    memory: Option<Arc<Memory>>,
     /// Since when the trainer has been waiting.
     waiting: Option<Instant>,
     first_skip: Option<String>,
@@ -75,6 +78,7 @@ struct LaneRun<B> {
     id: u32,
     pump: Pump<lane::Item<B>>,
     progress: LaneProgress,
+    memory: Option<Arc<LaneMemory>>,
     /// Epochs in a row that gave nothing, where lanes roll over on their own.
     empty_rounds: u32,
     /// Place of the first sample that was skipped since the last batch.
@@ -154,6 +158,12 @@ impl<B: Heads + Send + 'static> Loader<B> {
         &self.stats
     }
 
+    /// Bytes that count for [`Builder::memory`] and are held now; `None` without a budget.
+    #[must_use]
+    pub fn memory_held(&self) -> Option<u64> {
+        self.memory.as_ref().map(|memory| memory.held())
+    }
+
     /// Lane and number in the lane's epoch of the batch handed out last by a lane: `(lane, batches so far)`.
     pub fn lanes(&self) -> impl Iterator<Item = (u32, &LaneProgress)> {
         self.lanes.iter().map(|lane| (lane.id, &lane.progress))
@@ -219,7 +229,11 @@ impl<B: Heads + Send + 'static> Loader<B> {
                 return Poll::Ready(Some(self.end_epoch()));
             };
             let lane = &mut self.lanes[at];
-            match ready!(Pin::new(&mut lane.pump).poll_next(cx)) {
+            let item = Pin::new(&mut lane.pump).poll_next(cx);
+            if let Some(memory) = &lane.memory {
+                memory.set_awaited(item.is_pending());
+            }
+            match ready!(item) {
                 Some(lane::Item::Batch(batch)) => {
                     if let Err(error) =
                         settle(&mut lane.progress, &batch, self.identity.lanes, &mut self.stats)

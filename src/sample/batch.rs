@@ -68,6 +68,11 @@ pub trait Collate: Sized {
         size_of_val(self)
     }
 
+    /// About how many bytes it takes in a batch.
+    fn batched(&self) -> usize {
+        self.bytes()
+    }
+
     /// Makes one of many. All have passed [`Collate::check`] against the first.
     ///
     /// # Errors
@@ -203,6 +208,10 @@ macro_rules! collate_tuple {
                 0 $(+ self.$index.bytes())*
             }
 
+            fn batched(&self) -> usize {
+                0 $(+ self.$index.batched())*
+            }
+
             #[allow(non_snake_case)]
             fn collate(bodies: Vec<Self>) -> Result<Self::Output> {
                 $(let mut $name = Vec::with_capacity(bodies.len());)*
@@ -225,6 +234,10 @@ impl<T: Collate, const N: usize> Collate for [T; N] {
 
     fn bytes(&self) -> usize {
         self.iter().map(Collate::bytes).sum()
+    }
+
+    fn batched(&self) -> usize {
+        self.iter().map(Collate::batched).sum()
     }
 
     fn collate(bodies: Vec<Self>) -> Result<Self::Output> {

@@ -37,6 +37,10 @@ impl Collate for Fields<Value> {
         size_of_val(self) + self.iter().map(|(_, value)| value.bytes()).sum::<usize>()
     }
 
+    fn batched(&self) -> usize {
+        self.iter().map(|(_, value)| value.batched()).sum()
+    }
+
     fn collate(mut bodies: Vec<Self>) -> Result<Columns> {
         let first = bodies.first().ok_or_else(none)?;
         let names: Vec<_> = first.iter().map(|(name, _)| Name::clone(name)).collect();
@@ -91,6 +95,13 @@ impl Collate for Value {
                     tensors.iter().map(|(name, tensor)| name.len() + tensor.bytes()).sum()
                 }
             }
+    }
+
+    fn batched(&self) -> usize {
+        match self {
+            Self::Normalized(picture) => picture.batched(),
+            other => other.bytes(),
+        }
     }
 
     fn collate(bodies: Vec<Self>) -> Result<Column> {

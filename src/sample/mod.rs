@@ -22,6 +22,7 @@ pub use tensor::{Data, Element, Tensor};
 pub use value::{Image, Value};
 
 use crate::error::Error;
+use crate::memory::Charge;
 use crate::position::{Mark, Position};
 use crate::random::{Rng, hash};
 
@@ -61,9 +62,17 @@ pub struct Head {
     pub origin: Arc<Origin>,
     /// Place in the order, floor and virtual time.
     pub mark: Mark,
+    /// What its body holds, where a loader has a budget of bytes.
+    pub(crate) charge: Charge,
 }
 
 impl Head {
+    /// The head of a sample that no loader counts.
+    #[must_use]
+    pub fn new(key: Key, origin: Arc<Origin>, mark: Mark) -> Self {
+        Self { key, origin, mark, charge: Charge::default() }
+    }
+
     /// The sample's identity in the run.
     #[must_use]
     pub fn position(&self) -> Position {

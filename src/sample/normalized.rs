@@ -115,6 +115,10 @@ impl Collate for Normalized {
         self.image.bytes()
     }
 
+    fn batched(&self) -> usize {
+        self.image.data.len() * size_of::<f32>()
+    }
+
     fn collate(bodies: Vec<Self>) -> Result<Tensor> {
         let first = bodies.first().ok_or_else(none)?;
         let mut shape = vec![bodies.len()];

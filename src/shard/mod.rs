@@ -39,6 +39,7 @@ pub use sampler::DistributedSampler;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::memory::LaneMemory;
 use crate::progress::{ShardState, SourceProgress};
 use crate::store::redact;
 
@@ -59,6 +60,8 @@ pub struct Context {
     pub progress: Option<Arc<SourceProgress>>,
     /// For a list that begins again without end: its rounds.
     pub round: Option<Arc<Round>>,
+    /// Where what is held of them is counted, if the loader has a budget.
+    pub memory: Option<Arc<LaneMemory>>,
 }
 
 /// One pass over the shards of a lane, in a list that begins again and again.

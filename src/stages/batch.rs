@@ -105,15 +105,25 @@ impl<St: Stream, T: Collate> Batches<St, T> {
 
 /// Makes a batch, on a blocking thread unless there is next to nothing to do. A sample that can't be collated after all ends the run: it was checked when it came in.
 pub(super) fn collate<T: Collate + Send + 'static>(
-    heads: Vec<Head>,
+    mut heads: Vec<Head>,
     bodies: Vec<T>,
 ) -> Out<T::Output>
 where
     T::Output: Send + 'static,
 {
+    // For a moment both are there, the bodies and the batch.
+    let mut batched = Vec::new();
+    for (head, body) in heads.iter_mut().zip(&bodies).filter(|(head, _)| head.charge.counts()) {
+        let (bytes, then) = (size_of::<Head>() + body.bytes(), size_of::<Head>() + body.batched());
+        head.charge.set(if T::MOVES { then } else { bytes + then } as u64);
+        batched.push(then as u64);
+    }
     let collate = move || {
         let data = T::collate(bodies)
             .map_err(|error| heads.first().map_or(Error::batch(""), |head| head.explain(error)))?;
+        for (head, bytes) in heads.iter_mut().zip(batched) {
+            head.charge.set(bytes);
+        }
         Ok(Batch { heads, data })
     };
     if T::MOVES {

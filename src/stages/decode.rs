@@ -14,7 +14,7 @@ use crate::decode::Decoder;
 use crate::error::Result;
 use crate::random::Rng;
 use crate::recipe;
-use crate::sample::{Fields, Sample, Value};
+use crate::sample::{Collate, Fields, Head, Sample, Value};
 
 pin_project! {
     /// Stream for the [`decode`](super::EncodedStream::decode) method.
@@ -36,7 +36,11 @@ impl<St: Stream<Item = Result<Sample<Fields<Bytes>>>>> Decode<St> {
         recipe::note(|| format!("decode({decoder:?})"));
         Self {
             inner: Offload::new(stream, move |sample| {
-                sample.try_map(|fields| decoder.decode(fields))
+                let mut sample = sample.try_map(|fields| decoder.decode(fields))?;
+                if sample.head.charge.counts() {
+                    sample.head.charge.set((size_of::<Head>() + sample.body.bytes()) as u64);
+                }
+                Ok(sample)
             }),
         }
     }

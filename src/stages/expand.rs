@@ -197,8 +197,9 @@ impl Open {
             filter if names.len() > 1 => (Join::Align(Align::new(names, look_ahead)), filter),
             filter => (Join::One, filter),
         };
-        let sides = twins.tars.into_iter().map(|tar| Side::new(tar, rule, resync, filter.clone()));
-        let sides = sides.collect();
+        let memory = &twins.shard.context.memory;
+        let side = |tar| Side::new(tar, rule, resync, filter.clone(), memory.clone());
+        let sides = twins.tars.into_iter().map(side).collect();
         Self { shard: twins.shard, sides, join, rule, waiting: None, failed: None }
     }
 

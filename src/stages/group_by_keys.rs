@@ -16,10 +16,11 @@ use super::expand::{Entry, Member};
 use super::field_names::{Names, modality_prefix};
 use super::seen::{Came, Seen};
 use crate::error::{Error, Result, Scope};
+use crate::memory::Charge;
 use crate::position::Mark;
 use crate::recipe;
 use crate::sample::key::{Key, KeyRule};
-use crate::sample::{Fields, Head, Name, Origin, Sample};
+use crate::sample::{Collate, Fields, Head, Name, Origin, Sample};
 use crate::shard::Shard;
 
 pin_project! {
@@ -316,7 +317,7 @@ impl Open {
             stride: u32::try_from(self.shard.stride).unwrap_or(u32::MAX),
             ..Mark::read(ordinal, index)
         };
-        Head { key, origin: Arc::clone(&self.origin), mark }
+        Head::new(key, Arc::clone(&self.origin), mark)
     }
 
     /// Whether the sample at an index is still to be delivered: not settled, and not beyond the place where the shard was given up.
@@ -351,7 +352,7 @@ impl Open {
         if !self.owes(index) {
             return;
         }
-        let head = self.head(key.into(), index, last);
+        let mut head = self.head(key.into(), index, last);
         out.push_back(match lost {
             _ if !self.is_counted(index) => {
                 // Its ordinal belongs to the next shard: it can't be delivered.
@@ -367,7 +368,13 @@ impl Open {
                 .of_key(head.key.to_string())
                 .in_shard(self.origin.shard.as_str())
                 .settling(head.position(), head.mark)),
-            None => Ok(Sample { head, body: fields }),
+            None => {
+                head.charge = Charge::new(
+                    self.shard.context.memory.as_ref(),
+                    (size_of::<Head>() + fields.bytes()) as u64,
+                );
+                Ok(Sample { head, body: fields })
+            }
         });
         gap.into_iter().for_each(|gap| self.tell(gap, out));
     }

@@ -12,12 +12,17 @@ use pin_project_lite::pin_project;
 use super::pump::Pump;
 use super::seek::{Start, seek};
 use crate::error::{Error, Result};
+use crate::memory::Charge;
 use crate::shard::Shard;
 use crate::store::decompress::decompress;
 use crate::store::{ByteRange, ByteStream, Store};
 
 /// Chunks of one tar that wait for the parser, beside those that the store itself reads ahead.
 const CHUNKS: usize = 1;
+
+/// What is on its way to the parser of a tar: of a file three chunks in the store, and two here. What a store reads ahead over a
+/// network has a budget of its own.
+const ON_ITS_WAY: u64 = 5 << 20;
 
 /// An opened tar.
 pub struct Tar {
@@ -29,6 +34,8 @@ pub struct Tar {
     pub bytes: ByteStream,
     /// Where in the tar they begin: at the first byte, or at a member, if what comes before is settled.
     pub start: u64,
+    /// What is on its way to the parser, where a loader has a budget of bytes.
+    pub(super) charge: Charge,
 }
 
 impl fmt::Debug for Tar {
@@ -149,7 +156,8 @@ fn open_from(store: &dyn Store, mut shard: Shard, start: Option<Start>, indexed:
         let bytes = store.read(&path, ByteRange { start, end: None });
         // What begins inside a tar is not compressed.
         let bytes = if start == 0 { decompress(bytes) } else { bytes };
-        Tar { modality, path, bytes: Pump::spawn(bytes, CHUNKS).boxed(), start }
+        let charge = Charge::new(shard.context.memory.as_ref(), ON_ITS_WAY);
+        Tar { modality, path, bytes: Pump::spawn(bytes, CHUNKS).boxed(), start, charge }
     };
     let tars = shard.tars().into_iter().enumerate().map(open).collect();
     Twins { shard: Arc::new(shard), tars, indexed }

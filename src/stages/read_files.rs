@@ -85,8 +85,7 @@ async fn read(
     let (stem, field) = key::split(name.as_bytes()).unwrap_or((name.as_bytes(), b"bin"));
     let mark = Mark { last: true, key: origin.random_key(ordinal), ..Mark::read(ordinal, 0) };
     let path = origin.shard.clone();
-    let head =
-        Head { key: Key::from(Bytes::copy_from_slice(stem)), origin: Arc::new(origin), mark };
+    let head = Head::new(Key::from(Bytes::copy_from_slice(stem)), Arc::new(origin), mark);
     match read_all(store, &path, LIMIT).await {
         Ok(bytes) => {
             let mut fields = Fields::with_capacity(2);

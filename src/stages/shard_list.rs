@@ -10,6 +10,7 @@ use futures::Stream;
 use futures::stream::FusedStream;
 
 use crate::error::Result;
+use crate::memory::LaneMemory;
 use crate::progress::SourceProgress;
 use crate::recipe;
 use crate::shard::{Context, EpochOrder, Manifest, Order, Round, Shard, Tail};
@@ -144,6 +145,12 @@ impl ShardList {
     /// Makes this the list of one lane, whatever rank and worker run it.
     pub(crate) fn for_lane(mut self, lane: u32, lanes: u32) -> Self {
         self.lane = Some((lane, lanes));
+        self
+    }
+
+    /// Counts what is held of its shards there.
+    pub(crate) fn counted(mut self, memory: Option<&Arc<LaneMemory>>) -> Self {
+        self.context.memory = memory.cloned();
         self
     }
 

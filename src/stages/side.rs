@@ -10,6 +10,7 @@ use super::align::Keyed;
 use super::open_twins::Tar;
 use super::pump::Pump;
 use crate::error::{Error, Result, Scope};
+use crate::memory::{Charge, LaneMemory};
 use crate::sample::key::KeyRule;
 use crate::shard::KeyIndex;
 use crate::store::{ByteStream, redact};
@@ -22,8 +23,16 @@ const GROUPS: usize = 1;
 pub(super) struct Side {
     pub(super) modality: Option<Arc<str>>,
     pub(super) path: String,
-    groups: Pump<Vec<Result<Keyed>>>,
+    groups: Pump<Group>,
     members: vec::IntoIter<Result<Keyed>>,
+    /// Of these members.
+    charge: Charge,
+}
+
+/// Members of a chunk, or of a few.
+struct Group {
+    members: Vec<Result<Keyed>>,
+    charge: Charge,
 }
 
 impl Side {
@@ -32,17 +41,28 @@ impl Side {
         rule: KeyRule,
         resync: bool,
         filter: Option<Arc<KeyIndex>>,
+        memory: Option<Arc<LaneMemory>>,
     ) -> Self {
         let path = redact(&tar.path).into_owned();
-        let parser = Parser::new().starting_at(tar.start);
-        let walk =
-            Walk { path: path.clone(), bytes: tar.bytes, parser, rule, resync, filter, gap: None };
+        let walk = Walk {
+            path: path.clone(),
+            bytes: tar.bytes,
+            parser: Parser::new().starting_at(tar.start),
+            rule,
+            resync,
+            filter,
+            gap: None,
+            parsing: Charge::new(memory.as_ref(), 0),
+            memory,
+            _on_its_way: tar.charge,
+        };
         let groups = stream::unfold(Some(walk), |walk| async { walk?.group().await });
         Self {
             modality: tar.modality,
             path,
             groups: Pump::spawn(groups, GROUPS),
             members: Vec::new().into_iter(),
+            charge: Charge::default(),
         }
     }
 
@@ -50,14 +70,25 @@ impl Side {
     pub(super) fn poll_member(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Keyed>>> {
         loop {
             if let Some(member) = self.members.next() {
+                if self.charge.counts() {
+                    self.charge.give_back(member.as_ref().map_or(0, weight));
+                }
                 return Poll::Ready(member.map(Some));
             }
             match ready!(self.groups.poll_next_unpin(cx)) {
-                Some(group) => self.members = group.into_iter(),
+                Some(group) => {
+                    self.members = group.members.into_iter();
+                    self.charge = group.charge;
+                }
                 None => return Poll::Ready(Ok(None)),
             }
         }
     }
+}
+
+/// What a member counts for, in bytes.
+fn weight(keyed: &Keyed) -> u64 {
+    (size_of::<Keyed>() + keyed.member.data.len()) as u64
 }
 
 /// What the task does.
@@ -71,12 +102,17 @@ struct Walk {
     filter: Option<Arc<KeyIndex>>,
     /// The broken place behind which a good member that is wanted is being looked for.
     gap: Option<Error>,
+    /// Where what is held is counted, if there is a budget.
+    memory: Option<Arc<LaneMemory>>,
+    /// What the parser holds.
+    parsing: Charge,
+    _on_its_way: Charge,
 }
 
 impl Walk {
     /// The members of the next chunks in which there are any, and what is left to do: nothing after the end or an error. `None` at the
     /// end of the tar.
-    async fn group(mut self) -> Option<(Vec<Result<Keyed>>, Option<Self>)> {
+    async fn group(mut self) -> Option<(Group, Option<Self>)> {
         let mut group = Vec::new();
         loop {
             match self.parser.next() {
@@ -96,12 +132,25 @@ impl Walk {
                     group.push(Ok(Keyed { member, key, gap, behind_gap }));
                 }
                 Ok(Step::Warning(warning)) => self.warn(warning.into()),
-                Ok(Step::NeedMore) if !group.is_empty() => return Some((group, Some(self))),
-                Ok(Step::NeedMore) => match self.bytes.next().await {
-                    Some(Ok(chunk)) => self.parser.push(chunk),
-                    Some(Err(error)) => return Some((vec![Err(self.explain(error))], None)),
-                    None => self.parser.finish(),
-                },
+                Ok(Step::NeedMore) if !group.is_empty() => {
+                    return Some((self.counted(group), Some(self)));
+                }
+                Ok(Step::NeedMore) => {
+                    if let Some(memory) = &self.memory {
+                        self.parsing.set(self.parser.buffered() as u64);
+                        memory.room().await;
+                    }
+                    match self.bytes.next().await {
+                        Some(Ok(chunk)) => {
+                            self.parser.push(chunk);
+                            self.parsing.set(self.parser.buffered() as u64);
+                        }
+                        Some(Err(error)) => {
+                            return Some((self.counted(vec![Err(self.explain(error))]), None));
+                        }
+                        None => self.parser.finish(),
+                    }
+                }
                 Ok(Step::End { clean }) => {
                     // Nothing good was found: the rest of the tar is lost.
                     if let Some(error) = self.gap.take() {
@@ -109,13 +158,13 @@ impl Walk {
                     } else if !clean {
                         self.warn(Error::tar("no end mark: members may be missing"));
                     }
-                    return (!group.is_empty()).then_some((group, None));
+                    return (!group.is_empty()).then(|| (self.counted(group), None));
                 }
                 Err(error) => {
                     let error = self.explain(error);
                     if !self.resync {
                         group.push(Err(error));
-                        return Some((group, None));
+                        return Some((self.counted(group), None));
                     }
                     self.parser.resync();
                     if self.gap.is_some() {
@@ -127,6 +176,15 @@ impl Walk {
                 }
             }
         }
+    }
+
+    fn counted(&mut self, members: Vec<Result<Keyed>>) -> Group {
+        let mut charge = Charge::default();
+        if self.memory.is_some() {
+            self.parsing.set(self.parser.buffered() as u64);
+            charge = Charge::new(self.memory.as_ref(), members.iter().flatten().map(weight).sum());
+        }
+        Group { members, charge }
     }
 
     fn passes_over(&self, key: &[u8]) -> bool {

@@ -106,6 +106,12 @@ impl Parser {
         self.finished = true;
     }
 
+    /// Bytes that were pushed and not yet used: up to a chunk, and of a member that is larger what there is of it.
+    #[must_use]
+    pub const fn buffered(&self) -> usize {
+        self.input.len()
+    }
+
     /// Where in the archive the next unused byte stands.
     #[must_use]
     pub fn offset(&self) -> u64 {

@@ -4,6 +4,7 @@
 mod catalogue;
 mod damage;
 mod kill;
+mod memory;
 mod order;
 mod resume;
 mod sample_index;

@@ -24,7 +24,7 @@ pub(crate) fn origin(epoch: u64) -> Arc<Origin> {
 pub(crate) fn sample(epoch: u64, ordinal: u64) -> Sample<u64> {
     let origin = origin(epoch);
     let mark = Mark { key: origin.random_key(ordinal), ..Mark::read(ordinal, ordinal) };
-    Sample { head: Head { key: Key::from(&*format!("k{ordinal}")), origin, mark }, body: ordinal }
+    Sample { head: Head::new(Key::from(&*format!("k{ordinal}")), origin, mark), body: ordinal }
 }
 
 /// The samples of an epoch in order.
