@@ -149,7 +149,7 @@ impl Input {
         // Memory that nothing was written to costs nothing, should far less come than a header says. Without room it grows.
         let _ = self.gathered.try_reserve_exact(n.saturating_sub(self.gathered.len()));
         while self.gathered.len() < n {
-            let Some(front) = self.chunks.front_mut() else { return None };
+            let front = self.chunks.front_mut()?;
             let step = front.rest.len().min(n - self.gathered.len());
             self.gathered.extend_from_slice(&front.rest[..step]);
             front.rest.advance(step);
