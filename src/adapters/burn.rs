@@ -19,7 +19,7 @@ impl Tensor {
     /// # Errors
     /// If the number of elements doesn't fit the shape.
     pub fn into_burn(self) -> Result<TensorData> {
-        let Self { shape, data } = self;
+        let (shape, data) = self.into_parts();
         if shape.iter().product::<usize>() != data.len() {
             return Err(Error::batch(format!("{} elements in a tensor {shape:?}", data.len())));
         }

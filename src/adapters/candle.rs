@@ -20,7 +20,7 @@ impl Tensor {
     /// # Errors
     /// If `candle` has no such type (`i8`, `u16`, `u64`), or the device has no room.
     pub fn into_candle(self, device: &Device) -> Result<candle_core::Tensor> {
-        let Self { shape, data } = self;
+        let (shape, data) = self.into_parts();
         let tensor = match data {
             Data::Bool(v) => candle_core::Tensor::from_vec(
                 v.into_iter().map(u8::from).collect::<Vec<_>>(),

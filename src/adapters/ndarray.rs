@@ -19,11 +19,12 @@ impl Tensor {
     /// # Errors
     /// If the elements are of another type.
     pub fn into_ndarray<T: Element>(self) -> Result<ArrayD<T>> {
-        let dtype = self.data.dtype();
-        let elements = T::into_vec(self.data).ok_or_else(|| {
+        let (shape, data) = self.into_parts();
+        let dtype = data.dtype();
+        let elements = T::into_vec(data).ok_or_else(|| {
             Error::batch(format!("a tensor of {dtype}, not {}", std::any::type_name::<T>()))
         })?;
-        ArrayD::from_shape_vec(IxDyn(&self.shape), elements)
+        ArrayD::from_shape_vec(IxDyn(&shape), elements)
             .map_err(|error| Error::batch("elements and shape differ").with_source(error))
     }
 }

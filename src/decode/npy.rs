@@ -145,7 +145,7 @@ fn from_fortran(tensor: Tensor) -> Tensor {
         }
         out
     }
-    let Tensor { shape, data } = tensor;
+    let (shape, data) = tensor.into_parts();
     macro_rules! arms {
         ($($variant:ident)*) => {
             match &data {

@@ -154,7 +154,7 @@ fn ragged(tensors: Vec<Tensor>) -> Result<Ragged> {
     for tensor in &tensors {
         data.append(&tensor.data);
     }
-    Ok(Ragged { shapes: tensors.into_iter().map(|tensor| tensor.shape).collect(), data })
+    Ok(Ragged { shapes: tensors.into_iter().map(|tensor| tensor.into_parts().0).collect(), data })
 }
 
 /// `[B, C, H, W]`.

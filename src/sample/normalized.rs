@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::batch::Collate;
 use super::columns::none;
+use super::recycled;
 use super::tensor::{Data, Tensor};
 use super::value::Image;
 use crate::error::{Error, Result};
@@ -123,7 +124,7 @@ impl Collate for Normalized {
         let first = bodies.first().ok_or_else(none)?;
         let mut shape = vec![bodies.len()];
         shape.extend(first.shape());
-        let mut data = Vec::with_capacity(shape.iter().product());
+        let mut data = recycled::floats(shape.iter().product());
         for body in &bodies {
             body.check(first)?;
             body.append(&mut data);

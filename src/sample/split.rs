@@ -70,10 +70,12 @@ impl Split for Column {
 
     fn split(self, samples: usize) -> Result<Vec<Value>> {
         Ok(match self {
-            Self::Tensor(Tensor { shape, data: Data::I64(values) }) if shape.len() == 1 => {
-                values.split(samples)?.into_iter().map(Value::Int).collect()
-            }
-            Self::Tensor(tensor) => tensor.split(samples)?.into_iter().map(Value::Tensor).collect(),
+            Self::Tensor(tensor) => match (tensor.shape.len(), &tensor.data) {
+                (1, Data::I64(values)) => {
+                    values.clone().split(samples)?.into_iter().map(Value::Int).collect()
+                }
+                _ => tensor.split(samples)?.into_iter().map(Value::Tensor).collect(),
+            },
             Self::Ragged(ragged) => ragged.split(samples)?.into_iter().map(Value::Ragged).collect(),
             Self::Text(texts) => texts.split(samples)?.into_iter().map(Value::Text).collect(),
             Self::Values(values) => values.split(samples)?,

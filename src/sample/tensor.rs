@@ -1,5 +1,7 @@
 //! A contiguous typed array in C order.
 
+use super::recycled;
+
 /// Elements of a [`Tensor`], in C order (last axis fastest).
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
@@ -133,17 +135,19 @@ impl Data {
         arms!(Bool U8 I8 U16 I16 U32 I32 U64 I64 F16 BF16 F32 F64)
     }
 
-    /// An empty array of the same type with room for `n` elements.
+    /// An empty array of the same type with room for `n` elements, in the memory of a [`Tensor`] that was dropped if there is one.
     #[must_use]
     pub fn empty_like(&self, n: usize) -> Self {
         macro_rules! arms {
             ($($variant:ident)*) => {
                 match self {
+                    Self::F32(_) => Self::F32(recycled::floats(n)),
+                    Self::U8(_) => Self::U8(recycled::bytes(n)),
                     $(Self::$variant(_) => Self::$variant(Vec::with_capacity(n)),)*
                 }
             };
         }
-        arms!(Bool U8 I8 U16 I16 U32 I32 U64 I64 F16 BF16 F32 F64)
+        arms!(Bool I8 U16 I16 U32 I32 U64 I64 F16 BF16 F64)
     }
 }
 
@@ -207,6 +211,9 @@ element! {
 }
 
 /// A contiguous typed array in C order.
+///
+/// A large one (of `f32` or `u8`, from 1 MiB) that is dropped leaves its memory to the batches to come: up to 128 MiB of each are kept.
+/// [`into_parts`](Self::into_parts) takes the elements out without a copy.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Tensor {
     /// Length of each axis; empty for a scalar.
@@ -223,8 +230,27 @@ impl Tensor {
         (n == data.len()).then_some(Self { shape, data })
     }
 
+    /// Its shape and its elements; nothing is copied.
+    ///
+    /// ```
+    /// use shardstream::sample::{Data, Tensor};
+    /// let tensor = Tensor::new(vec![2], Data::U8(vec![1, 2])).unwrap();
+    /// assert_eq!(tensor.into_parts(), (vec![2], Data::U8(vec![1, 2])));
+    /// ```
+    #[must_use]
+    pub fn into_parts(mut self) -> (Vec<usize>, Data) {
+        let data = std::mem::replace(&mut self.data, Data::U8(Vec::new()));
+        (std::mem::take(&mut self.shape), data)
+    }
+
     /// Type and shape, for error messages.
     pub(crate) fn describe(&self) -> String {
         format!("tensor {} {:?}", self.data.dtype(), self.shape)
+    }
+}
+
+impl Drop for Tensor {
+    fn drop(&mut self) {
+        recycled::keep(std::mem::replace(&mut self.data, Data::U8(Vec::new())));
     }
 }

@@ -122,8 +122,8 @@ fn arrays() {
         Ok(Value::Tensor(tensor)) => tensor.clone(),
         other => panic!("{key}: {other:?}"),
     };
-    assert_eq!((tensor("a").data.dtype(), tensor("a").shape), ("f4", vec![2, 3]));
-    assert_eq!((tensor("b").data.dtype(), tensor("b").shape), ("f2", vec![4]));
+    assert_eq!((tensor("a").data.dtype(), tensor("a").shape.clone()), ("f4", vec![2, 3]));
+    assert_eq!((tensor("b").data.dtype(), tensor("b").shape.clone()), ("f2", vec![4]));
     assert_eq!(tensor("c").data, shardstream::sample::Data::I64(vec![0, 1, 2, 3, 4, 5]));
     let d = format!("{:?}", tensor("d").data);
     assert!(d.contains("0") && d.contains("1") && d.contains("2"), "{d}");

@@ -178,7 +178,7 @@ fn numbers_are_those_of_torch() {
         Data::F32(vec![-1.0, (1.0f32 / 255.0 - 0.5) / 0.5, (127.0f32 / 255.0 - 0.5) / 0.5, 1.0])
     );
     let rgb = normalize(&pattern(3, 2), &[0.0, 0.5, 0.25], &[1.0, 0.5, 2.0]).unwrap();
-    let Data::F32(values) = rgb.data else { panic!() };
+    let Data::F32(values) = &rgb.data else { panic!() };
     assert_eq!(values.len(), 18);
     assert_eq!(
         [values[1], values[6 + 3], values[12 + 4]],
