@@ -1,25 +1,19 @@
-//! One number of bytes for all that the lanes of a loader hold. Only reading waits for it, so that it can't change what is read.
+//! A number of bytes for all that a lane holds. Only reading waits for it, so that it can't change what is read.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tokio::sync::Notify;
 
-/// What all lanes of a loader hold, and how much it should be.
-#[derive(Debug)]
-pub struct Memory {
-    budget: u64,
-    held: AtomicU64,
-    /// Told when there is room again, and when somebody has begun to wait for a lane.
-    room: Notify,
-}
-
-/// The same, for one lane.
+/// What a lane holds, and how much it should be.
 #[derive(Debug)]
 pub struct LaneMemory {
-    all: Arc<Memory>,
+    budget: u64,
+    held: AtomicU64,
     /// Whether the trainer waits for this lane: then it reads on, whatever is held.
     awaited: AtomicBool,
+    /// Told when there is room again, and when somebody has begun to wait.
+    room: Notify,
 }
 
 /// Bytes that are held; dropping it gives them back. A clone holds nothing, since the bytes are there once.
@@ -29,17 +23,16 @@ pub struct Charge {
     bytes: u64,
 }
 
-impl Memory {
+impl LaneMemory {
     /// Of so many bytes.
     #[must_use]
-    pub fn new(budget: u64) -> Arc<Self> {
-        Arc::new(Self { budget, held: AtomicU64::new(0), room: Notify::new() })
-    }
-
-    /// For one more lane.
-    #[must_use]
-    pub fn lane(self: &Arc<Self>) -> Arc<LaneMemory> {
-        Arc::new(LaneMemory { all: Arc::clone(self), awaited: AtomicBool::new(false) })
+    pub fn new(budget: u64) -> Self {
+        Self {
+            budget,
+            held: AtomicU64::new(0),
+            awaited: AtomicBool::new(false),
+            room: Notify::new(),
+        }
     }
 
     /// Bytes that are held now.
@@ -58,13 +51,11 @@ impl Memory {
             self.room.notify_waiters();
         }
     }
-}
 
-impl LaneMemory {
     /// Says whether the trainer waits for this lane.
     pub fn set_awaited(&self, awaited: bool) {
         if !self.awaited.swap(awaited, Ordering::SeqCst) && awaited {
-            self.all.room.notify_waiters();
+            self.room.notify_waiters();
         }
     }
 
@@ -74,10 +65,10 @@ impl LaneMemory {
     /// Nothing is taken.
     pub async fn room(&self) {
         loop {
-            let mut told = std::pin::pin!(self.all.room.notified());
+            let mut told = std::pin::pin!(self.room.notified());
             // From here on nothing is missed.
             told.as_mut().enable();
-            if self.all.held() < self.all.budget || self.awaited.load(Ordering::SeqCst) {
+            if self.held() < self.budget || self.awaited.load(Ordering::SeqCst) {
                 return;
             }
             told.await;
@@ -91,7 +82,7 @@ impl Charge {
     pub fn new(lane: Option<&Arc<LaneMemory>>, bytes: u64) -> Self {
         let lane = lane.cloned();
         if let Some(lane) = &lane {
-            lane.all.take(bytes);
+            lane.take(bytes);
         }
         Self { bytes: if lane.is_some() { bytes } else { 0 }, lane }
     }
@@ -111,9 +102,9 @@ impl Charge {
     pub fn set(&mut self, bytes: u64) {
         let Some(lane) = &self.lane else { return };
         if bytes > self.bytes {
-            lane.all.take(bytes - self.bytes);
+            lane.take(bytes - self.bytes);
         } else {
-            lane.all.give_back(self.bytes - bytes);
+            lane.give_back(self.bytes - bytes);
         }
         self.bytes = bytes;
     }
@@ -139,21 +130,20 @@ mod tests {
 
     #[test]
     fn what_is_held_is_counted_once() {
-        let memory = Memory::new(100);
-        let lane = memory.lane();
+        let lane = Arc::new(LaneMemory::new(100));
         let mut one = Charge::new(Some(&lane), 30);
         let two = Charge::new(Some(&lane), 50);
         drop(two.clone());
-        assert_eq!(memory.held(), 80);
+        assert_eq!(lane.held(), 80);
         one.set(10);
-        assert_eq!(memory.held(), 60);
+        assert_eq!(lane.held(), 60);
         one.give_back(4);
-        assert_eq!(memory.held(), 56);
+        assert_eq!(lane.held(), 56);
         one.set(200);
         drop(two);
-        assert_eq!(memory.held(), 200);
+        assert_eq!(lane.held(), 200);
         drop(one);
-        assert_eq!(memory.held(), 0);
+        assert_eq!(lane.held(), 0);
         let mut nobody = Charge::new(None, 7);
         nobody.set(9);
         assert!(!nobody.counts());
@@ -161,16 +151,12 @@ mod tests {
 
     #[test]
     fn reading_waits_for_room_or_until_it_is_awaited() {
-        let memory = Memory::new(100);
-        let (lane, other) = (memory.lane(), memory.lane());
-        let mut held = Charge::new(Some(&other), 99);
+        let lane = Arc::new(LaneMemory::new(100));
+        let mut held = Charge::new(Some(&lane), 99);
         assert!(lane.room().now_or_never().is_some());
         held.set(100);
         let mut waits = Box::pin(lane.room());
         assert!(waits.as_mut().now_or_never().is_none());
-        other.set_awaited(true);
-        assert!(waits.as_mut().now_or_never().is_none(), "the other one is");
-        assert!(other.room().now_or_never().is_some());
         lane.set_awaited(true);
         assert!(waits.now_or_never().is_some());
         lane.set_awaited(false);

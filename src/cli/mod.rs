@@ -1,5 +1,6 @@
 //! The command line `shardstream`: one file a subcommand.
 
+mod bench;
 mod cat;
 mod certify;
 mod data;
@@ -37,6 +38,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Bench(Box<bench::BenchArgs>),
     Cat(Box<cat::Args>),
     Certify(certify::Args),
     Index(index::Index),
@@ -62,6 +64,7 @@ pub fn main() -> ExitCode {
 
 fn run(cli: Cli) -> Result<ExitCode> {
     match cli.command {
+        Command::Bench(args) => block_on(bench::run(*args)),
         Command::Cat(args) => block_on(cat::run(*args)),
         Command::Certify(args) => block_on(certify::run(args)),
         Command::Index(index) => block_on(index.run()),

@@ -11,7 +11,7 @@ use super::legacy::LegacyProgress;
 use super::{LaneRun, Loader, OnError, Recipe, State, Stats};
 use crate::checkpoint::{Checkpoint, Identity};
 use crate::error::{Error, Result};
-use crate::memory::{LaneMemory, Memory};
+use crate::memory::LaneMemory;
 use crate::progress::LaneProgress;
 use crate::recipe::{self, Note};
 use crate::sample::Heads;
@@ -147,13 +147,13 @@ impl<B: Heads + Send + 'static> Builder<B> {
         self
     }
 
-    /// How many bytes all lanes may hold at once: what is read and not yet parsed, samples in every stage, batches until their heads are
-    /// dropped (no limit). Each sample counts by its fields, decoded ones by their values, and in a batch by its part of it; of a file
-    /// that is open 5 MiB are on their way. What a store reads ahead over a network has a budget of its own, and comes on top
-    /// ([`RemoteOptions::budget`](crate::store::RemoteOptions)).
+    /// How many bytes the lanes of this rank may hold at once, each an equal part (no limit): what is read and not yet parsed, samples in
+    /// every stage, batches until their heads are dropped. Each sample counts by its fields, decoded ones by their values, and in a batch by
+    /// its part of it; of a file that is open 5 MiB are on their way. What an allocator keeps comes on top, and what a store reads ahead
+    /// over a network, which has a budget of its own ([`RemoteOptions::budget`](crate::store::RemoteOptions)).
     ///
-    /// When so much is held, reading waits until something is given back. It goes on all the same for a lane for which the trainer waits, so a recipe
-    /// that must hold more (for its shuffle buffer, one batch, the largest sample) only loses what is ahead. Never changes the data.
+    /// A lane that holds its part reads on only for a trainer that waits for it. So what a recipe must hold at once (its open tars, its shuffle
+    /// buffer, a batch, the largest sample) should be less; if it isn't, only nothing is read ahead. Never changes the data.
     pub fn memory(mut self, bytes: u64) -> Self {
         self.memory = Some(bytes);
         self
@@ -352,11 +352,11 @@ impl<B: Heads + Send + 'static> Builder<B> {
         let stop = self.epochs.map(|epochs| self.first_epoch + epochs);
         // Lanes that roll over end with the loader, not at an epoch of their own.
         let lane_stop = if self.with_epoch.is_some() { None } else { stop };
-        let memory = self.memory.map(Memory::new);
+        let share = self.memory.map(|bytes| bytes / (progress.len() as u64).max(1));
         let lanes: Vec<_> = progress
             .into_iter()
             .map(|(id, progress)| {
-                let memory = memory.as_ref().map(Memory::lane);
+                let memory = share.map(|bytes| Arc::new(LaneMemory::new(bytes)));
                 let lane = self.lane(id, identity.lanes, identity.seed, &progress, memory.as_ref());
                 let counts = memory.clone();
                 let items = lane::run(lane, progress.ended, lane_stop, Arc::clone(&self.recipe));
@@ -387,7 +387,6 @@ impl<B: Heads + Send + 'static> Builder<B> {
             tail: self.tail,
             epoch,
             stats: Stats::new(),
-            memory,
             waiting: None,
             first_skip: None,
             state: if ended { State::Ended } else { State::Running },

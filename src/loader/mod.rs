@@ -24,7 +24,7 @@ pub use stats::Stats;
 
 use crate::checkpoint::{Checkpoint, Identity};
 use crate::error::{Error, Result, Scope};
-use crate::memory::{LaneMemory, Memory};
+use crate::memory::LaneMemory;
 use crate::progress::LaneProgress;
 use crate::sample::Heads;
 use crate::shard::{Manifest, Tail};
@@ -58,7 +58,6 @@ pub struct Loader<B> {
     tail: Tail,
     epoch: u64,
     stats: Stats,
-    memory: Option<Arc<Memory>>,
     /// Since when the trainer has been waiting.
     waiting: Option<Instant>,
     first_skip: Option<String>,
@@ -161,7 +160,7 @@ impl<B: Heads + Send + 'static> Loader<B> {
     /// Bytes that count for [`Builder::memory`] and are held now; `None` without a budget.
     #[must_use]
     pub fn memory_held(&self) -> Option<u64> {
-        self.memory.as_ref().map(|memory| memory.held())
+        self.lanes.iter().map(|lane| lane.memory.as_ref().map(|memory| memory.held())).sum()
     }
 
     /// Lane and number in the lane's epoch of the batch handed out last by a lane: `(lane, batches so far)`.

@@ -4,5 +4,6 @@
 #[allow(dead_code)]
 #[path = "../tar/archive.rs"]
 mod archive;
+mod bench;
 mod cat;
 mod index;

@@ -268,7 +268,7 @@ impl Preview {
 }
 
 /// A recipe from a file, or one of `PiD`'s by its name.
-fn recipe(text: &str) -> Result<Arc<Pipeline>> {
+pub(super) fn recipe(text: &str) -> Result<Arc<Pipeline>> {
     let named = ["image_caption_augmentor", "image_caption_multi_resolution_augmentor"];
     let json = match text.split_once(':') {
         Some((name, resolution)) if named.contains(&name) => {
