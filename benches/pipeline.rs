@@ -242,12 +242,12 @@ fn main() {
         );
     }
     if wanted("decode-4k") {
-        let total = if is_test { 8 } else { 128 };
+        let total = if is_test { 8 } else { 384 };
         let pictures = photographs("images/4k");
         let name = "photographs of 4K";
         decoding(
             &runtime,
-            rounds,
+            rounds.min(5),
             &Work { name, pictures, shortest: 1024, crop: 1024, batch: 8, total },
         );
     }
