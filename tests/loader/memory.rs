@@ -71,7 +71,10 @@ fn builder(manifest: &Manifest, store: &InChunks) -> Builder<Batch<Vec<Fields<By
 async fn run(builder: Builder<Batch<Vec<Fields<Bytes>>>>) -> (Vec<String>, u64) {
     let mut loader = builder.start().unwrap();
     let (mut keys, mut most) = (Vec::new(), 0);
-    while let Some(batch) = loader.try_next().await.unwrap() {
+    let soon = std::time::Duration::from_secs(120);
+    while let Some(batch) =
+        tokio::time::timeout(soon, loader.try_next()).await.expect("reading goes on").unwrap()
+    {
         keys.extend(batch.heads.iter().map(|head| head.key.to_string()));
         // Everything runs on this thread: afterwards nobody has anything left to do but to wait.
         for _ in 0..100 {
