@@ -7,7 +7,7 @@ use super::tensor::Data;
 /// What is smaller is left to the allocator, in bytes.
 const LEAST: usize = 1 << 20;
 /// Most bytes that are kept while nobody uses them.
-const KEPT: usize = 128 << 20;
+const KEPT: usize = 512 << 20;
 
 static FLOATS: Mutex<Vec<Vec<f32>>> = Mutex::new(Vec::new());
 static BYTES: Mutex<Vec<Vec<u8>>> = Mutex::new(Vec::new());
@@ -86,11 +86,11 @@ mod tests {
         put(&pool, Vec::with_capacity(LEAST / 4 - 1));
         put(&pool, Vec::with_capacity(KEPT / 4 + 1));
         assert!(pool.lock().unwrap().is_empty());
-        for n in 0..20 {
+        for n in 0..60 {
             put(&pool, Vec::with_capacity((10 << 20) / 4 + n));
         }
         let kept = pool.lock().unwrap();
-        assert_eq!(kept.len(), 12);
-        assert!(kept.iter().all(|room| room.capacity() >= (10 << 20) / 4 + 8), "the newest");
+        assert_eq!(kept.len(), 51);
+        assert!(kept.iter().all(|room| room.capacity() >= (10 << 20) / 4 + 9), "the newest");
     }
 }

@@ -212,7 +212,7 @@ element! {
 
 /// A contiguous typed array in C order.
 ///
-/// A large one (of `f32` or `u8`, from 1 MiB) that is dropped leaves its memory to the batches to come: up to 128 MiB of each are kept.
+/// A large one (of `f32` or `u8`, from 1 MiB) that is dropped leaves its memory to the batches to come: up to 512 MiB of each are kept.
 /// [`into_parts`](Self::into_parts) takes the elements out without a copy.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Tensor {
