@@ -8,7 +8,7 @@ use super::Cell;
 const STYLE: &str = "body{font:14px/1.4 system-ui,sans-serif;margin:1.5em;background:#fafaf8;color:#141414}\
 main{display:grid;grid-template-columns:repeat(auto-fill,minmax(18em,1fr));gap:1.5em}\
 figure{margin:0}figure div{background:#e8e8e4;aspect-ratio:1;display:flex;align-items:center;justify-content:center}\
-img{max-width:100%;max-height:100%}figcaption p{margin:.4em 0}small{display:block;color:#6e6e6e;overflow-wrap:anywhere}";
+img{width:100%;height:100%;object-fit:contain}figcaption p{margin:.4em 0}small{display:block;color:#6e6e6e;overflow-wrap:anywhere}";
 
 /// Writes the page.
 pub(super) fn write(cells: &[Cell]) -> String {
