@@ -1,4 +1,5 @@
-//! Members of tar shards from memory and from local files, as a share of a bare read of the same bytes.
+//! Members of tar shards from memory and from local files, as a share of a bare read of the same bytes; and two lanes on two cores
+//! against one lane on one core (`taskset`), each lane with a tar of its own.
 //!
 //! `cargo bench --bench walk`, or `cargo bench --bench walk -- --test` to see that it runs.
 
@@ -6,6 +7,7 @@
 
 use std::hint::black_box;
 use std::io::Read;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -199,12 +201,74 @@ fn measure(shard: &Shard, rounds: usize) {
     }
 }
 
+/// In a process of its own, on the cores that it was given: each lane walks the tar a few times; how many seconds it took.
+fn walk_lanes(told: &str) {
+    let (lanes, path) = told.split_once(':').unwrap();
+    let lanes: usize = lanes.parse().unwrap();
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(lanes).build().unwrap();
+    let walk = |times: usize| {
+        let begin = Instant::now();
+        runtime.block_on(async {
+            let lanes = (0..lanes).map(|_| {
+                let path = path.to_owned();
+                tokio::spawn(async move {
+                    for _ in 0..times {
+                        from_stream(Local.read(&path, ByteRange::ALL)).await;
+                    }
+                })
+            });
+            futures::future::join_all(lanes).await
+        });
+        begin.elapsed()
+    };
+    walk(1);
+    println!("{}", walk(3).as_secs_f64());
+}
+
+fn two_lanes(shard: &Shard, rounds: usize) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("0.tar");
+    std::fs::write(&path, &shard.bytes).unwrap();
+    let run = |cores: &str, lanes: usize| -> Option<f64> {
+        let mut command = Command::new("taskset");
+        command.args(["-c", cores]).arg(std::env::current_exe().unwrap());
+        let output = command.arg(format!("lanes={lanes}:{}", path.display())).output().ok()?;
+        String::from_utf8_lossy(&output.stdout).trim().parse().ok()
+    };
+    let mut times = [Vec::new(), Vec::new()];
+    for _ in 0..rounds {
+        for (times, (cores, lanes)) in times.iter_mut().zip([("0", 1), ("0,1", 2)]) {
+            let Some(time) = run(cores, lanes) else {
+                println!("  two lanes: no taskset, or no second core");
+                return;
+            };
+            times.push(time);
+        }
+    }
+    let [one, two] = times.map(|mut times| {
+        times.sort_by(f64::total_cmp);
+        times[times.len() / 2]
+    });
+    let samples = (3 * shard.members / shard.members_per_sample) as f64;
+    println!("  one lane on one core             {:29.0} samples/s", samples / one);
+    println!(
+        "  two lanes on two cores           {:29.0} samples/s  {:.2} times",
+        2.0 * samples / two,
+        2.0 * one / two
+    );
+}
+
 fn main() {
+    if let Some(told) = std::env::args().find_map(|a| a.strip_prefix("lanes=").map(str::to_owned)) {
+        return walk_lanes(&told);
+    }
     // `cargo test --benches` and `-- --test` ask only whether it runs.
     let is_test = !std::env::args().any(|argument| argument == "--bench")
         || std::env::args().any(|argument| argument == "--test");
     let (bytes, rounds) = if is_test { (2_000_000, 1) } else { (200_000_000, 11) };
     for shard in [large(bytes), small(bytes)] {
         measure(&shard, rounds);
+        two_lanes(&shard, rounds.min(7));
     }
 }
