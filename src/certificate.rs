@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::checkpoint::Checkpoint;
 use crate::error::{Error, Result};
-use crate::progress::{Digest, Skip, SourceProgress};
+use crate::progress::{Digest, Kept, Late, Skip, SourceProgress};
 use crate::shard::{EpochOrder, Manifest, Tail};
 
 /// What became of the samples of an epoch.
@@ -24,11 +24,15 @@ pub struct Certificate {
     pub skipped: u64,
     /// Samples that an adapter dropped without a word.
     pub silent: u64,
+    /// Samples kept in buckets for the epoch that follows: its certificate says what became of them.
+    pub kept: u64,
+    /// What became of the samples that the epoch before had kept for this one. They are of that epoch's positions, not of this one's.
+    pub late: Late,
     /// Shards that the tail policy left out.
     pub shards_dropped: Option<u64>,
     /// The first skips of each lane, with their reasons.
     pub skips: Vec<Skip>,
-    /// Of everything that was settled.
+    /// Of everything that was settled, or kept for the next epoch.
     pub digest: Digest,
     /// Of everything that should have been, where the manifest has counts.
     pub expected: Option<Digest>,
@@ -36,11 +40,12 @@ pub struct Certificate {
 
 impl Certificate {
     /// Whether the epoch was covered exactly once: all lanes have ended, nothing was dropped without a word, and, where the manifest has
-    /// counts, exactly the positions of the epoch were settled.
+    /// counts, exactly the positions of the epoch were settled or are kept for the next one.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.ended
             && self.silent == 0
+            && self.late.silent == 0
             && self.expected.is_none_or(|expected| expected == self.digest)
     }
 }
@@ -75,6 +80,15 @@ pub fn certify(
     let sum = |what: fn(&SourceProgress) -> u64| sources().map(what).sum();
     let mut digest = Digest::default();
     sources().for_each(|source| digest.merge(&source.digest));
+    // What the epoch before has kept is not of this one.
+    let kept = || {
+        whole
+            .lanes()
+            .filter_map(|(_, lane)| lane.kept.as_ref().filter(|kept| kept.epoch == lane.epoch))
+    };
+    kept().for_each(|kept| digest.merge(&kept.digest()));
+    let mut late = Late::default();
+    whole.lanes().for_each(|(_, lane)| late.merge(&lane.late));
     let skips: Vec<_> = sources().flat_map(|source| &source.skips).cloned().collect();
     let order = manifest.and_then(|manifest| {
         let tail = [Tail::Pad, Tail::Drop, Tail::Uneven]
@@ -90,6 +104,8 @@ pub fn certify(
         repeated: sum(|s| s.repeated),
         skipped: sum(|s| s.skipped),
         silent: sum(|s| s.silent),
+        kept: kept().map(Kept::count).sum(),
+        late,
         shards_dropped: order.as_ref().map(|(_, order)| order.dropped().count() as u64),
         expected: order.and_then(|(manifest, order)| expected(manifest, &order, epoch, &skips)),
         digest,

@@ -69,6 +69,7 @@ pub mod recipe;
 mod redact;
 pub mod sample;
 pub mod shard;
+mod shelf;
 pub mod stages;
 pub mod store;
 pub mod tar;

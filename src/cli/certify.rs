@@ -9,6 +9,7 @@ use super::output::{say, say_json};
 use crate::certificate::{Certificate, certify};
 use crate::checkpoint::Checkpoint;
 use crate::error::Result;
+use crate::progress::Late;
 use crate::shard::{DataSet, Manifest};
 use crate::store::{StoreOptions, Stores};
 
@@ -60,12 +61,28 @@ fn describe(c: &Certificate) -> String {
         "  {} samples delivered (of which {} repeated by padding), {} skipped, {} dropped without a word",
         c.delivered, c.repeated, c.skipped, c.silent
     ));
+    if c.kept > 0 {
+        lines.push(format!("  {} kept in buckets for the epoch that follows", c.kept));
+    }
+    if c.late != Late::default() {
+        lines.push(format!(
+            "  of those that the epoch before had kept: {} delivered, {} skipped, {} dropped without a word",
+            c.late.delivered, c.late.skipped, c.late.silent
+        ));
+        lines.extend(c.late.skips.iter().map(|skip| {
+            format!(
+                "    skipped: shard at place {}, sample {}: {}",
+                skip.place, skip.index, skip.reason
+            )
+        }));
+    }
     if !c.ended {
         lines.push(format!("  lanes that have not ended in it: {:?}", c.lanes_open));
     }
+    let or_kept = if c.kept > 0 { " or kept" } else { "" };
     match &c.expected {
-        Some(expected) if *expected == c.digest => lines.push("  exactly the positions that the manifest counts were settled".into()),
-        Some(expected) => lines.push(format!("  {} positions were settled, the manifest counts {}", c.digest.count, expected.count)),
+        Some(expected) if *expected == c.digest => lines.push(format!("  exactly the positions that the manifest counts were settled{or_kept}")),
+        Some(expected) => lines.push(format!("  {} positions were settled{or_kept}, the manifest counts {}", c.digest.count, expected.count)),
         None => lines.push("  the manifest was not given, or does not count samples: what should have come is not known".into()),
     }
     if let Some(dropped) = c.shards_dropped.filter(|&dropped| dropped > 0) {

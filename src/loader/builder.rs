@@ -226,6 +226,7 @@ impl<B: Heads + Send + 'static> Builder<B> {
         let mut progress = whole.take(&identity, self.rank.lanes(lanes))?;
         for lane in progress.values_mut() {
             lane.sources.resize_with(self.sources(), Default::default);
+            lane.check()?;
         }
         self.run(identity, &notes, progress)
     }
@@ -359,7 +360,8 @@ impl<B: Heads + Send + 'static> Builder<B> {
                 let memory = share.map(|bytes| Arc::new(LaneMemory::new(bytes)));
                 let lane = self.lane(id, identity.lanes, identity.seed, &progress, memory.as_ref());
                 let counts = memory.clone();
-                let items = lane::run(lane, progress.ended, lane_stop, Arc::clone(&self.recipe));
+                let (ended, kept) = (progress.ended, progress.kept.as_ref());
+                let items = lane::run(lane, ended, kept, lane_stop, Arc::clone(&self.recipe));
                 let items = items.inspect(move |item| {
                     if let (lane::Item::Batch(_), Some(memory)) = (item, &counts) {
                         memory.set_awaited(false);

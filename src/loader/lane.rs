@@ -7,8 +7,10 @@ use futures::stream::{self, BoxStream, Stream, StreamExt};
 use super::Recipe;
 use crate::error::{Error, Result};
 use crate::memory::LaneMemory;
-use crate::progress::SourceProgress;
+use crate::position::{Mark, Position};
+use crate::progress::{Kept, SourceProgress};
 use crate::shard::{Manifest, Tail};
+use crate::shelf::Shelf;
 use crate::stages::{ShardList, shard_list};
 
 /// What a recipe is built for: one lane in one epoch. Its [`shard_list`](Self::shard_list) begins at what is still owed.
@@ -102,32 +104,58 @@ impl Lane {
 pub(super) enum Item<B> {
     Batch(B),
     Error(Error),
-    /// The lane has ended in an epoch.
-    End,
+    /// The lane has ended in an epoch, and keeps these samples for the next one.
+    End(Vec<(Position, Mark)>),
 }
 
-/// A lane from where it is to the end of the last epoch, epoch by epoch. `ended` is whether it has ended in its epoch already.
+/// A recipe that is run once.
+struct Pass {
+    lane: Lane,
+    /// Whether it only reads again what its epoch has kept.
+    again: bool,
+    /// Whether an epoch follows.
+    keeps: bool,
+}
+
+/// A lane from where it is to the end of the last epoch, epoch by epoch. `ended` is whether it has ended in its epoch already, `kept` what
+/// an epoch has left to the one that comes now.
 pub(super) fn run<B: Send + 'static>(
     first: Lane,
     ended: bool,
+    kept: Option<&Kept>,
     epochs: Option<u64>,
     recipe: Arc<Recipe<B>>,
 ) -> impl Stream<Item = Item<B>> + Send + 'static {
+    let goes_on = move |epoch| epochs.is_none_or(|end| epoch < end);
     let start = first.epoch + u64::from(ended);
-    let all = stream::unfold(start, move |epoch| {
-        std::future::ready(epochs.is_none_or(|end| epoch < end).then_some((epoch, epoch + 1)))
+    let again = kept.filter(|_| goes_on(start)).map(|kept| {
+        let progress = kept.sources(first.progress.len());
+        let lane = Lane { epoch: kept.epoch, progress, ..first.clone() };
+        Pass { lane, again: true, keeps: true }
     });
-    all.flat_map(move |epoch| {
-        let mut lane = first.clone();
-        if epoch != first.epoch {
-            lane.epoch = epoch;
-            lane.progress.clear();
-        }
-        let stream: BoxStream<'static, Result<B>> = recipe(&lane);
+    let all = stream::unfold(start, move |epoch| {
+        let pass = goes_on(epoch).then(|| {
+            let mut lane = first.clone();
+            if epoch != first.epoch {
+                lane.epoch = epoch;
+                lane.progress.clear();
+            }
+            (Pass { lane, again: false, keeps: goes_on(epoch + 1) }, epoch + 1)
+        });
+        std::future::ready(pass)
+    });
+    let mut shelf = Arc::new(Shelf::default());
+    // The stream of an epoch is built when the one before has ended and is gone.
+    stream::iter(again).chain(all).flat_map(move |Pass { lane, again, keeps }| {
+        shelf = Arc::new(shelf.next(keeps));
+        let stream: BoxStream<'static, Result<B>> = shelf.build(|| recipe(&lane));
         let items = stream.map(|item| match item {
             Ok(batch) => Item::Batch(batch),
             Err(error) => Item::Error(error),
         });
-        items.chain(stream::once(std::future::ready(Item::End)))
+        let shelf = Arc::clone(&shelf);
+        // Asked when the stream has ended. That kept samples were read again is no end of an epoch.
+        let end = async move { (!again).then(|| Item::End(shelf.samples())) };
+        items.chain(stream::once(end).filter_map(std::future::ready))
     })
 }

@@ -211,7 +211,7 @@ impl<B: Heads + Send + 'static> Loader<B> {
         if self.with_epoch.is_none() {
             for progress in self.lanes.iter_mut().map(|lane| &mut lane.progress) {
                 if progress.epoch < self.epoch {
-                    *progress = LaneProgress::at(self.epoch, progress.sources.len());
+                    progress.begin(self.epoch);
                 }
             }
         }
@@ -260,24 +260,23 @@ impl<B: Heads + Send + 'static> Loader<B> {
                         return Poll::Ready(Some(Err(error)));
                     }
                 }
-                Some(lane::Item::End) => {
-                    lane.progress
-                        .sources
-                        .iter_mut()
-                        .for_each(crate::progress::SourceProgress::finish);
+                Some(lane::Item::End(kept)) => {
+                    let (lost, epoch) = (lane.progress.end(&kept), lane.progress.epoch);
+                    if lost > 0 {
+                        tracing::warn!(
+                            "lane {}: {lost} samples that were kept for epoch {epoch} have not come",
+                            lane.id
+                        );
+                    }
                     if self.with_epoch.is_some() {
-                        let (epoch, turns) = (lane.progress.epoch + 1, lane.progress.turns);
-                        lane.progress = LaneProgress {
-                            turns,
-                            ..LaneProgress::at(epoch, lane.progress.sources.len())
-                        };
+                        let turns = lane.progress.turns;
+                        lane.progress.begin(lane.progress.epoch + 1);
+                        lane.progress.turns = turns;
                         lane.empty_rounds += 1;
                         if lane.empty_rounds > EMPTY_ROUNDS {
                             self.state = State::Ended;
                             return Poll::Ready(Some(Err(self.nothing_came())));
                         }
-                    } else {
-                        lane.progress.ended = true;
                     }
                 }
                 None => lane.progress.ended = true,
@@ -290,7 +289,11 @@ impl<B: Heads + Send + 'static> Loader<B> {
         let settled = |what: fn(&crate::progress::SourceProgress) -> u64| -> u64 {
             self.lanes.iter().flat_map(|lane| &lane.progress.sources).map(what).sum()
         };
-        let nothing = settled(|s| s.delivered) == 0 && settled(|s| s.skipped) > 0;
+        let passed_on = |lane: &LaneProgress| {
+            lane.late.delivered + lane.kept.as_ref().map_or(0, crate::progress::Kept::count)
+        };
+        let passed_on: u64 = self.lanes.iter().map(|lane| passed_on(&lane.progress)).sum();
+        let nothing = settled(|s| s.delivered) + passed_on == 0 && settled(|s| s.skipped) > 0;
         self.epoch += 1;
         if nothing && !matches!(self.on_error, OnError::Stop) && self.stats.faults > 0 {
             self.state = State::Ended;
@@ -330,10 +333,14 @@ impl<B: Heads + Send + 'static> Loader<B> {
             self.stats.filtered += 1;
         }
         if let Some((position, mark)) = error.mark() {
-            let lanes = self.identity.lanes;
-            match self.lanes[at].progress.source(position.source) {
+            let (lanes, rest) = (self.identity.lanes, error.scope() != Scope::Sample);
+            let progress = &mut self.lanes[at].progress;
+            if progress.late_epoch() == Some(position.epoch) {
+                progress.skip_late(&position, rest, &error.reason());
+                return None;
+            }
+            match progress.source(position.source) {
                 Ok(source) => {
-                    let rest = error.scope() != Scope::Sample;
                     source.skip(&position, &mark, rest, &error.reason());
                     source.raise(mark.floor, lanes.into());
                 }
@@ -357,17 +364,22 @@ fn settle(
     lanes: u32,
     stats: &mut Stats,
 ) -> Result<()> {
+    let late = progress.late_epoch();
     for head in batch.heads() {
+        stats.samples += 1;
+        stats.repeated += u64::from(head.origin.repeat);
+        if late == Some(head.origin.epoch) {
+            progress.deliver_late(&head.position());
+            continue;
+        }
         let source = progress.source(head.origin.source)?;
         if source.settle(&head.position(), &head.mark) {
             source.delivered += 1;
             source.repeated += u64::from(head.origin.repeat);
         }
-        stats.samples += 1;
-        stats.repeated += u64::from(head.origin.repeat);
     }
-    // Only now: an item's floor holds once it and all in front of it are settled.
-    for head in batch.heads() {
+    // Only now: an item's floor holds once it and all in front of it are settled. Those of an earlier epoch have none.
+    for head in batch.heads().iter().filter(|head| late != Some(head.origin.epoch)) {
         progress.source(head.origin.source)?.raise(head.mark.floor, lanes.into());
     }
     progress.batches += 1;

@@ -1,13 +1,18 @@
 //! What of a lane is settled (delivered or skipped): a floor, and what is settled above it.
 
+mod kept;
+mod lane;
 mod settled;
+
+use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Error, Result};
 use crate::position::{Mark, Position};
 use crate::random;
 
+pub use kept::{Kept, KeptShard};
+pub use lane::{LaneProgress, Late};
 pub use settled::Settled;
 
 /// A shard of which something is settled, and something may be owed.
@@ -101,6 +106,14 @@ const SKIPS: usize = 100;
 /// Longest reason that is kept, in characters.
 const REASON: usize = 200;
 
+/// Notes something that is given up.
+fn skip(skips: &mut Vec<Skip>, position: &Position, rest: bool, reason: &str) {
+    if skips.len() < SKIPS {
+        let reason = reason.chars().take(REASON).collect();
+        skips.push(Skip { place: position.place, index: position.index, rest, reason });
+    }
+}
+
 /// What is settled of one source in one lane in one epoch.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SourceProgress {
@@ -130,6 +143,9 @@ pub struct SourceProgress {
     /// The latest time at which something that is settled left a mix: where a source that has ended came to its end.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub mixed: u64,
+    /// If nothing else is owed than these ordinals: what an epoch that has ended keeps for the next. Only the [`shards`](Self::shards) hold some.
+    #[serde(skip)]
+    pub only: Option<BTreeSet<u64>>,
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref)] // serde asks for a reference
@@ -141,7 +157,10 @@ impl SourceProgress {
     /// Whether a sample is still to be delivered.
     #[must_use]
     pub fn owes(&self, ordinal: u64) -> bool {
-        !self.settled.has(ordinal)
+        match &self.only {
+            Some(only) => only.contains(&ordinal),
+            None => !self.settled.has(ordinal),
+        }
     }
 
     /// What is known of the shard at a place.
@@ -170,9 +189,10 @@ impl SourceProgress {
     /// Whether everything in a shard is settled.
     #[must_use]
     pub fn is_settled(&self, shard: &ShardState) -> bool {
-        shard.end.is_some_and(|end| {
-            (0..end).map(|i| shard.first + i * shard.stride).all(|o| self.settled.has(o))
-        })
+        self.only.is_none()
+            && shard.end.is_some_and(|end| {
+                (0..end).map(|i| shard.first + i * shard.stride).all(|o| self.settled.has(o))
+            })
     }
 
     /// Settles a sample; false if it had been settled before.
@@ -211,15 +231,7 @@ impl SourceProgress {
         let new = self.settle(position, mark);
         if new {
             self.skipped += 1;
-            if self.skips.len() < SKIPS {
-                let reason = reason.chars().take(REASON).collect();
-                self.skips.push(Skip {
-                    place: position.place,
-                    index: position.index,
-                    rest,
-                    reason,
-                });
-            }
+            skip(&mut self.skips, position, rest, reason);
         }
         new
     }
@@ -250,42 +262,5 @@ impl SourceProgress {
             let keep = self.shards.partition_point(|s| s.group(lanes) < group);
             self.shards.drain(..keep);
         }
-    }
-}
-
-/// What is settled of one lane, and how far it has come.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LaneProgress {
-    /// Epoch in which the lane is.
-    pub epoch: u64,
-    /// Batches handed out in this epoch.
-    pub batches: u64,
-    /// Batches handed out since all lanes last began together: whose turn it is follows from it.
-    pub turns: u64,
-    /// Whether the lane has ended in this epoch.
-    #[serde(default)]
-    pub ended: bool,
-    /// One for each source.
-    pub sources: Vec<SourceProgress>,
-}
-
-impl LaneProgress {
-    /// A lane at the beginning of an epoch.
-    #[must_use]
-    pub fn at(epoch: u64, sources: usize) -> Self {
-        Self { epoch, sources: vec![SourceProgress::default(); sources], ..Self::default() }
-    }
-
-    /// The source with this number.
-    ///
-    /// # Errors
-    /// If there is none.
-    pub fn source(&mut self, source: u16) -> Result<&mut SourceProgress> {
-        let known = self.sources.len();
-        self.sources.get_mut(usize::from(source)).ok_or_else(|| {
-            Error::config(format!(
-                "a sample of source {source} came from a lane with {known} sources"
-            ))
-        })
     }
 }

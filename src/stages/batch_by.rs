@@ -1,6 +1,6 @@
 //! `batch_by`: samples of one kind (a shape, an aspect ratio, a length class) make up a batch.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::fmt;
 use std::hash::Hash;
 use std::pin::Pin;
@@ -10,11 +10,13 @@ use futures::Stream;
 use futures::stream::{Fuse, FusedStream, StreamExt};
 use pin_project_lite::pin_project;
 
-use super::batch::{Out, collate, overtaking, poll_front};
+use super::batch::{Out, overtaking, poll_front};
+use super::buckets::{Buckets, Rests, keep};
 use super::held::Held;
 use crate::error::{Error, Result};
 use crate::recipe;
-use crate::sample::{Batch, Collate, Head, Sample};
+use crate::sample::{Batch, Collate, Sample};
+use crate::shelf::Slot;
 
 /// What happens to samples that don't fill a batch by the end of the epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -24,6 +26,15 @@ pub enum Rest {
     Short,
     /// They are dropped, and counted.
     Drop,
+    /// They are kept, and are the first ones of their buckets in the next epoch: a batch of it may hold samples of this one, whose heads
+    /// still say so. None is kept twice: a bucket that still holds a kept sample when that epoch ends comes out short.
+    ///
+    /// They count towards [`Bucketing::hold`] and [`Bucketing::bytes`] as others do. They were made by the recipe of their own epoch, so samples
+    /// of one kind should be alike in all epochs.
+    ///
+    /// A [`Loader`](crate::loader::Loader) knows which epoch is the last one: its rests come out short. So they do in a stream without a loader,
+    /// which has no next epoch.
+    Keep,
 }
 
 /// How buckets are filled.
@@ -84,47 +95,43 @@ pin_project! {
         bucketing: Bucketing,
         key: F,
         size: Option<Box<dyn Fn(&K) -> usize + Send>>,
-        buckets: HashMap<K, Bucket<T>>,
-        // Samples and bytes in all buckets, and how many samples ever came in: age, for ties.
-        holds: usize,
-        bytes: usize,
-        came: u64,
+        buckets: Buckets<K, T>,
+        // What was kept by the epoch before is held by nobody upstream and has no part in it.
         held: Held,
+        // Where rests are kept, if they are.
+        slot: Option<Slot>,
         out: VecDeque<Out<T::Output>>,
     }
-}
-
-struct Bucket<T> {
-    heads: Vec<Head>,
-    bodies: Vec<T>,
-    bytes: usize,
-    /// When its first sample came.
-    since: u64,
 }
 
 impl<St: Stream, T: Collate, K, F> fmt::Debug for BatchBy<St, T, K, F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("BatchBy")
             .field("bucketing", &self.bucketing)
-            .field("holds", &self.holds)
+            .field("holds", &self.buckets.holds())
             .finish_non_exhaustive()
     }
 }
 
-impl<St: Stream, T: Collate, K: Eq + Hash, F> BatchBy<St, T, K, F> {
+impl<St, T, K, F> BatchBy<St, T, K, F>
+where
+    St: Stream,
+    T: Collate + 'static,
+    K: Eq + Hash + Clone + 'static,
+{
     pub(super) fn new(stream: St, key: F, bucketing: Bucketing) -> Self {
         assert!(bucketing.size > 0, "batch_by(0): a batch has at least one sample");
         recipe::note(|| format!("batch_by({bucketing:?})"));
+        let slot = if bucketing.rest == Rest::Keep { Slot::ask() } else { None };
+        let kept: Option<Rests<K, T>> = slot.as_ref().and_then(Slot::take);
         Self {
             stream: stream.fuse(),
             bucketing,
             key,
             size: None,
-            buckets: HashMap::new(),
-            holds: 0,
-            bytes: 0,
-            came: 0,
+            buckets: Buckets::with(kept.unwrap_or_default()),
             held: Held::default(),
+            slot,
             out: VecDeque::new(),
         }
     }
@@ -142,7 +149,7 @@ where
     St: Stream<Item = Result<Sample<T>>>,
     T: Collate + Send + 'static,
     T::Output: Send + 'static,
-    K: Eq + Hash + Clone,
+    K: Eq + Hash + Clone + Send + 'static,
     F: FnMut(&T) -> K,
 {
     type Item = Result<Batch<T::Output>>;
@@ -164,42 +171,21 @@ where
                             .as_ref()
                             .map_or(this.bucketing.size, |size| size(&key).max(1));
                         let Sample { head, body } = sample;
-                        if let Some(Err(error)) = this
-                            .buckets
-                            .get(&key)
-                            .and_then(|b| b.bodies.first())
-                            .map(|first| body.check(first))
-                        {
-                            this.out
-                                .push_back(Out::Error(overtaking(this.held, head.explain(error))));
+                        let first = this.buckets.first(&key);
+                        if let Some(Err(error)) = first.map(|first| body.check(first)) {
+                            let error = overtaking(this.held, head.explain(error));
+                            this.out.push_back(Out::Error(error));
                             continue;
                         }
                         this.held.hold(&head.position(), &head.mark);
-                        *this.came += 1;
-                        *this.holds += 1;
-                        let since = *this.came;
-                        let bucket = this.buckets.entry(key.clone()).or_insert_with(|| Bucket {
-                            heads: Vec::new(),
-                            bodies: Vec::new(),
-                            bytes: 0,
-                            since,
-                        });
-                        let bytes = body.bytes();
-                        bucket.bytes += bytes;
-                        *this.bytes += bytes;
-                        bucket.heads.push(head);
-                        bucket.bodies.push(body);
-                        let mut leaves = (bucket.heads.len() >= size).then_some(key);
-                        loop {
-                            let too_many = *this.holds > this.bucketing.hold;
-                            let too_large = *this.bytes > this.bucketing.bytes;
-                            let key = leaves
-                                .take()
-                                .or_else(|| leaves_early(this.buckets, too_many, too_large));
-                            let bucket = key.and_then(|key| this.buckets.remove(&key));
-                            let Some(bucket) = bucket else { break };
-                            *this.holds -= bucket.heads.len();
-                            *this.bytes -= bucket.bytes;
+                        let there = this.buckets.push(&key, head, body);
+                        let mut leaves = (there >= size).then_some(key);
+                        let Bucketing { hold, bytes, .. } = *this.bucketing;
+                        while let Some(bucket) = leaves
+                            .take()
+                            .or_else(|| this.buckets.leaves_early(hold, bytes))
+                            .and_then(|key| this.buckets.remove(&key))
+                        {
                             this.out.push_back(bucket.leave(this.held));
                         }
                     }
@@ -209,14 +195,16 @@ where
                     Poll::Ready(None) => {}
                 }
                 if FusedStream::is_terminated(&this.stream) {
-                    let mut rests: Vec<_> =
-                        this.buckets.drain().map(|(_, bucket)| bucket).collect();
-                    rests.sort_by_key(|bucket| bucket.since);
-                    (*this.holds, *this.bytes) = (0, 0);
-                    for bucket in rests {
-                        if this.bucketing.rest == Rest::Short {
-                            this.out.push_back(bucket.leave(this.held));
-                        } else {
+                    let mut rests = this.buckets.rests();
+                    if let Some(slot) = this.slot.as_ref().filter(|slot| slot.keeps()) {
+                        let (kept, short) = keep(rests);
+                        rests = short;
+                        let heads = kept.iter().flat_map(|(_, bucket)| &bucket.heads);
+                        let samples = heads.map(|head| (head.position(), head.mark)).collect();
+                        slot.put::<Rests<K, T>>(kept, samples);
+                    }
+                    for (_, bucket) in rests {
+                        if this.bucketing.rest == Rest::Drop {
                             let left = || {
                                 Error::filter(
                                     "left over at the end of the epoch: its bucket had fewer than a batch",
@@ -225,6 +213,8 @@ where
                             this.out.extend(bucket.heads.iter().map(|head| {
                                 Out::Error(overtaking(this.held, head.explain(left())))
                             }));
+                        } else {
+                            this.out.push_back(bucket.leave(this.held));
                         }
                     }
                 }
@@ -240,34 +230,12 @@ where
 
     fn size_hint(&self) -> (usize, Option<usize>) {
         let (_, high) = self.stream.size_hint();
-        (0, high.and_then(|high| high.checked_add(self.holds)?.checked_add(self.out.len())))
-    }
-}
-
-/// The bucket that comes out short when too much is held: the fullest or the largest one, the oldest of several.
-fn leaves_early<K: Clone, T>(
-    buckets: &HashMap<K, Bucket<T>>,
-    too_many: bool,
-    too_large: bool,
-) -> Option<K> {
-    let size = |bucket: &Bucket<T>| if too_many { bucket.heads.len() } else { bucket.bytes };
-    let largest = || buckets.iter().max_by_key(|(_, b)| (size(b), u64::MAX - b.since));
-    if too_many || too_large { largest().map(|(key, _)| key.clone()) } else { None }
-}
-
-impl<T: Collate + Send + 'static> Bucket<T>
-where
-    T::Output: Send + 'static,
-{
-    fn leave(mut self, held: &mut Held) -> Out<T::Output> {
-        for head in &self.heads {
-            held.release(&head.position(), &head.mark);
-        }
-        for head in &mut self.heads {
-            let position = head.position();
-            held.stamp(&position, &mut head.mark);
-        }
-        collate(self.heads, self.bodies)
+        (
+            0,
+            high.and_then(|high| {
+                high.checked_add(self.buckets.holds())?.checked_add(self.out.len())
+            }),
+        )
     }
 }
 
@@ -276,10 +244,10 @@ where
     St: Stream<Item = Result<Sample<T>>>,
     T: Collate + Send + 'static,
     T::Output: Send + 'static,
-    K: Eq + Hash + Clone,
+    K: Eq + Hash + Clone + Send + 'static,
     F: FnMut(&T) -> K,
 {
     fn is_terminated(&self) -> bool {
-        self.out.is_empty() && self.holds == 0 && FusedStream::is_terminated(&self.stream)
+        self.out.is_empty() && self.buckets.holds() == 0 && FusedStream::is_terminated(&self.stream)
     }
 }

@@ -172,8 +172,9 @@ impl Group {
             pending.gap.into_iter().for_each(|gap| open.tell(gap, &mut self.out));
             Key::from(pending.key)
         });
-        let index = open.index;
-        open.index += 1;
+        // What is settled is no loss; what is owed behind it is.
+        let index = if rest { open.first_owed() } else { open.index };
+        open.index = index + 1;
         if open.owes(index) && open.is_counted(index) {
             let head = open.head(key.clone().unwrap_or_default(), index, rest);
             let error = if let Some(key) = key { error.of_key(key.to_string()) } else { error };
@@ -324,6 +325,13 @@ impl Open {
     fn owes(&self, index: u64) -> bool {
         let given_up = self.shard.state.and_then(|state| state.end).is_some_and(|end| index >= end);
         !given_up && self.shard.context.owes(self.ordinal(index))
+    }
+
+    /// The next sample that is still to be delivered, as far as is known that there is one; else just the next.
+    fn first_owed(&self) -> u64 {
+        let known = [self.shard.samples, self.shard.state.and_then(|state| state.end)];
+        let end = known.into_iter().flatten().min().unwrap_or(u64::MAX);
+        (self.index..end).find(|&index| self.owes(index)).unwrap_or(self.index)
     }
 
     /// Whether the manifest's count leaves room for a sample at this index.

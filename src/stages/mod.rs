@@ -33,6 +33,7 @@
 mod align;
 mod batch;
 mod batch_by;
+mod buckets;
 mod crew;
 mod decode;
 mod expand;

@@ -221,12 +221,15 @@ pub trait SampleStream<T>: Stream<Item = Result<Sample<T>>> {
     }
 
     /// Puts samples of one kind into a batch: `key` names the kind (a shape, an aspect ratio, a class of lengths). A bucket that is full
-    /// leaves. Takes a number or [`Bucketing`]; see [`BatchBy::size_of`] for batches of equal cost.
+    /// leaves. Takes a number or [`Bucketing`], which says what becomes of rests too ([`Rest`](super::Rest)); see [`BatchBy::size_of`] for
+    /// batches of equal cost.
     ///
     /// Order: a batch leaves when its last sample has come. Memory: the samples of all buckets, at most [`Bucketing::hold`] of them and [`Bucketing::bytes`].
     ///
     /// # Resuming
-    /// Lowers the floor to the oldest sample held. Fed with what is owed, the buckets hold again what they held.
+    /// Lowers the floor to the oldest sample held. Fed with what is owed, the buckets hold again what they held. Samples that an epoch has
+    /// kept ([`Rest::Keep`](super::Rest::Keep)) are named one by one in the checkpoint; the shards that hold them are read again first, by the recipe
+    /// of their epoch.
     ///
     /// # Errors
     /// A sample that doesn't fit the first one of its bucket is lost, and named.
@@ -238,7 +241,7 @@ pub trait SampleStream<T>: Stream<Item = Result<Sample<T>>> {
         Self: Sized,
         T: Collate + Send + 'static,
         T::Output: Send + 'static,
-        K: Eq + Hash + Clone,
+        K: Eq + Hash + Clone + Send + 'static,
         F: FnMut(&T) -> K,
     {
         assert_stream::<Result<Batch<T::Output>>, _>(BatchBy::new(self, key, bucketing.into()))

@@ -264,6 +264,14 @@ impl Stream for ShardList {
         }
         loop {
             let Some(run) = &mut this.run else { return Poll::Ready(None) };
+            if let Some(progress) = run.context.progress.as_ref().filter(|p| p.only.is_some()) {
+                // An epoch that has ended: on to the next shard that holds what it has kept.
+                let at = progress.shards.partition_point(|shard| shard.place < run.next);
+                run.next = progress.shards.get(at).map_or(u64::MAX, |shard| shard.place);
+                if run.next == u64::MAX {
+                    return Poll::Ready(None);
+                }
+            }
             let place = run.next;
             let (round, inside) = run.inside();
             if round != run.round {

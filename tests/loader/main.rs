@@ -3,6 +3,7 @@
 
 mod catalogue;
 mod damage;
+mod kept;
 mod kill;
 mod memory;
 mod order;

@@ -1,6 +1,6 @@
 //! Every checkpoint of a run gives the rest of the run.
 
-use futures::Stream;
+use futures::{Stream, StreamExt};
 use shardstream::prelude::*;
 use shardstream::testing::{assert_resumes, ragged_shards};
 
@@ -99,5 +99,44 @@ async fn shards_drawn_with_replacement() {
             (places.collect::<Vec<_>>(), batch.data.clone())
         };
         assert!(assert_resumes(build, drawn).await > 10);
+    }
+}
+
+/// A shard of which something was delivered, and which is gone when the run goes on: what is left of it is lost, and that is said.
+#[tokio::test]
+async fn a_shard_that_breaks_between_two_runs_is_not_passed_over_in_silence() {
+    let (manifest, store) = ragged_shards(&[8, 6]);
+    let resumed = |checkpoint: Option<Checkpoint>, on_error| {
+        let store = store.clone();
+        let recipe = move |lane: &Lane| {
+            let shards = lane.shard_list().split_by_rank().split_by_worker();
+            shards.open_twins(store.clone()).expand().group_by_keys()
+        };
+        let builder = Loader::builder(&manifest, recipe).on_error(on_error);
+        match checkpoint {
+            Some(part) => builder.resume([part]).unwrap(),
+            None => builder.start().unwrap(),
+        }
+    };
+    let mut loader = resumed(None, OnError::Stop);
+    for _ in 0..3 {
+        loader.next().await.unwrap().unwrap();
+    }
+    let checkpoint = loader.checkpoint();
+    let whole = store.get("000000.tar").unwrap();
+    // Gone from its beginning, and from where two more samples are settled.
+    for cut in [0, 1024 + 100] {
+        store.insert("000000.tar", whole.slice(..cut));
+        let error =
+            resumed(Some(checkpoint.clone()), OnError::Stop).next().await.unwrap().unwrap_err();
+        assert!(error.to_string().contains("000000.tar"), "{error}");
+        let mut loader = resumed(Some(checkpoint.clone()), OnError::skip());
+        let mut keys = Vec::new();
+        while let Some(sample) = loader.next().await {
+            keys.push(sample.unwrap().head.key.to_string());
+        }
+        assert_eq!(keys, ["s1_k0", "s1_k1", "s1_k2", "s1_k3", "s1_k4", "s1_k5"], "cut at {cut}");
+        let skips = &loader.lanes().next().unwrap().1.sources[0].skips;
+        assert!(skips.len() == 1 && skips[0].rest && skips[0].index == 3, "{skips:?}");
     }
 }

@@ -132,7 +132,7 @@ impl Plan {
             end: if rng.chance(0.5) {
                 End::Batch(size, rng.chance(0.3))
             } else {
-                let rest = if rng.chance(0.5) { Rest::Short } else { Rest::Drop };
+                let rest = [Rest::Short, Rest::Drop, Rest::Keep, Rest::Keep][rng.below(4) as usize];
                 let bytes = if rng.chance(0.5) { 1 << 30 } else { rng.below(1000) as usize };
                 End::Buckets(size, 1 + rng.below(20) as usize, bytes, rest)
             },

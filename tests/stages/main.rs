@@ -3,6 +3,7 @@
 
 mod augment;
 mod batch;
+mod batch_by;
 mod decode;
 mod expand;
 mod filter;
