@@ -139,7 +139,7 @@ pub(crate) async fn run(args: BenchArgs) -> Result<ExitCode> {
     let workers = args.workers.unwrap_or_else(|| u32::try_from(cores).unwrap_or(1));
     let recipe = args.recipe.as_deref().map(super::preview::recipe).transpose()?;
     let bench = Bench { stores, manifest, workers, args: &args };
-    let parts = bench.parts(recipe.as_ref()).await?;
+    let parts = bench.parts(recipe).await?;
     let report = Report { workers, cores, waits_for: waits_for(&parts, cores), parts };
     if args.json {
         say_json(&report)?
@@ -157,7 +157,7 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    async fn parts(&self, recipe: Option<&Arc<Pipeline>>) -> Result<Vec<Part>> {
+    async fn parts(&self, recipe: Option<Arc<Pipeline>>) -> Result<Vec<Part>> {
         let batch = self.args.batch as usize;
         let n = self.args.shuffle;
         let (read, walk) = (self.tars(read).await?, self.tars(walk).await?);
@@ -167,24 +167,27 @@ impl Bench<'_> {
         let shuffled = self.load(move |samples| samples.shuffle(n).batch(batch).boxed());
         rest.push((format!("shuffle({n})"), shuffled.await?));
         if !self.args.no_decode {
-            let decoder = Decoder::default();
-            let decoded = self.load(move |samples| {
-                let decoded = samples.shuffle(n).decode(decoder.clone());
-                decoded.augment(|_, _| Ok(())).batch(batch).boxed()
-            });
-            rest.push(("decode".to_owned(), decoded.await?));
+            rest.push(("decode".to_owned(), self.decoded(None).await?));
         }
-        if let Some(recipe) = recipe {
-            let (decoder, recipe) = (Decoder::default(), Arc::clone(recipe));
-            let made = self.load(move |samples| {
-                let recipe = Arc::clone(&recipe);
-                let decoded = samples.shuffle(n).decode(decoder.clone());
-                let made = decoded.augment(move |mut fields, rng| recipe.apply(&mut fields, rng));
-                made.batch(batch).boxed()
-            });
-            rest.push(("recipe".to_owned(), made.await?));
+        if recipe.is_some() {
+            rest.push(("recipe".to_owned(), self.decoded(recipe).await?));
         }
         Ok(parts(read, walk, rest))
+    }
+
+    /// Samples shuffled and decoded, and what a recipe makes of them.
+    async fn decoded(&self, recipe: Option<Arc<Pipeline>>) -> Result<Passed> {
+        let (n, batch, decoder) = (self.args.shuffle, self.args.batch as usize, Decoder::default());
+        let chain = move |samples: Samples| {
+            let recipe = recipe.clone();
+            let decoded = samples.shuffle(n).decode(decoder.clone());
+            let made = decoded.augment(move |mut fields, rng| match &recipe {
+                Some(recipe) => recipe.apply(&mut fields, rng),
+                None => Ok(()),
+            });
+            made.batch(batch).boxed()
+        };
+        self.load(chain).await
     }
 
     /// Lets the tars of all lanes go by, epoch after epoch, until the time is up.
@@ -324,10 +327,7 @@ fn waits_for(parts: &[Part], cores: usize) -> &'static str {
 
 fn describe(report: &Report) -> String {
     let mut text = format!(
-        "{} on {}; each part with all before it
-
-{:16} {:>12} {:>14} {:>11} {:>8}
-",
+        "{} on {}; each part with all before it\n\n{:16} {:>12} {:>14} {:>11} {:>8}\n",
         units::plural(report.workers.into(), "lane"),
         units::plural(report.cores as u64, "core"),
         "part",
@@ -347,12 +347,7 @@ fn describe(report: &Report) -> String {
             part.share * 100.0,
         );
     }
-    let _ = write!(
-        text,
-        "
-waits for: {}",
-        report.waits_for
-    );
+    let _ = write!(text, "\nwaits for: {}", report.waits_for);
     text
 }
 

@@ -2,6 +2,7 @@
 //! at any moment what is settled.
 
 mod builder;
+mod epoch;
 mod lane;
 mod legacy;
 mod on_error;
@@ -18,6 +19,7 @@ use std::time::Instant;
 use futures::stream::{BoxStream, FusedStream, Stream};
 
 pub use builder::Builder;
+pub use epoch::Epoch;
 pub use lane::Lane;
 pub use on_error::OnError;
 pub use stats::Stats;
@@ -428,33 +430,3 @@ impl<B: Heads + Send + 'static> FusedStream for Loader<B> {
 }
 
 impl<B> Unpin for Loader<B> {}
-
-/// Stream for the [`Loader::epoch`] method.
-#[must_use = "streams do nothing unless polled"]
-#[derive(Debug)]
-pub struct Epoch<'a, B> {
-    loader: &'a mut Loader<B>,
-}
-
-impl<B> Epoch<'_, B> {
-    /// The loader, for checkpoints and counters in the middle of an epoch.
-    #[must_use]
-    pub fn loader(&self) -> &Loader<B> {
-        self.loader
-    }
-}
-
-impl<B: Heads + Send + 'static> Stream for Epoch<'_, B> {
-    type Item = Result<B>;
-
-    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        if self.loader.state != State::Running {
-            return Poll::Ready(None);
-        }
-        match ready!(self.loader.poll_timed(cx)) {
-            Some(Ok(Step::Batch(batch))) => Poll::Ready(Some(Ok(batch))),
-            Some(Err(error)) => Poll::Ready(Some(Err(error))),
-            Some(Ok(Step::EpochEnd)) | None => Poll::Ready(None),
-        }
-    }
-}

@@ -74,6 +74,13 @@ impl Head {
         Self { key, origin, mark, charge: Charge::default() }
     }
 
+    /// Counts what the body holds now; `bytes` is asked only where there is a budget.
+    pub(crate) fn weigh(&mut self, bytes: impl FnOnce() -> usize) {
+        if self.charge.counts() {
+            self.charge.set((size_of::<Self>() + bytes()) as u64);
+        }
+    }
+
     /// The sample's identity in the run.
     #[must_use]
     pub fn position(&self) -> Position {

@@ -114,15 +114,15 @@ where
     // For a moment both are there, the bodies and the batch.
     let mut batched = Vec::new();
     for (head, body) in heads.iter_mut().zip(&bodies).filter(|(head, _)| head.charge.counts()) {
-        let (bytes, then) = (size_of::<Head>() + body.bytes(), size_of::<Head>() + body.batched());
-        head.charge.set(if T::MOVES { then } else { bytes + then } as u64);
-        batched.push(then as u64);
+        let then = body.batched();
+        head.weigh(|| if T::MOVES { then } else { body.bytes() + then });
+        batched.push(then);
     }
     let collate = move || {
         let data = T::collate(bodies)
             .map_err(|error| heads.first().map_or(Error::batch(""), |head| head.explain(error)))?;
         for (head, bytes) in heads.iter_mut().zip(batched) {
-            head.charge.set(bytes);
+            head.weigh(|| bytes);
         }
         Ok(Batch { heads, data })
     };

@@ -14,7 +14,7 @@ use crate::decode::Decoder;
 use crate::error::Result;
 use crate::random::Rng;
 use crate::recipe;
-use crate::sample::{Collate, Fields, Head, Sample, Value};
+use crate::sample::{Collate, Fields, Sample, Value};
 
 pin_project! {
     /// Stream for the [`decode`](super::EncodedStream::decode) method.
@@ -37,9 +37,7 @@ impl<St: Stream<Item = Result<Sample<Fields<Bytes>>>>> Decode<St> {
         Self {
             inner: Offload::new(stream, move |sample| {
                 let mut sample = sample.try_map(|fields| decoder.decode(fields))?;
-                if sample.head.charge.counts() {
-                    sample.head.charge.set((size_of::<Head>() + sample.body.bytes()) as u64);
-                }
+                sample.head.weigh(|| sample.body.bytes());
                 Ok(sample)
             }),
         }

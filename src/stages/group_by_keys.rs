@@ -377,10 +377,8 @@ impl Open {
                 .in_shard(self.origin.shard.as_str())
                 .settling(head.position(), head.mark)),
             None => {
-                head.charge = Charge::new(
-                    self.shard.context.memory.as_ref(),
-                    (size_of::<Head>() + fields.bytes()) as u64,
-                );
+                head.charge = Charge::new(self.shard.context.memory.as_ref(), 0);
+                head.weigh(|| fields.bytes());
                 Ok(Sample { head, body: fields })
             }
         });

@@ -70,9 +70,7 @@ impl Side {
     pub(super) fn poll_member(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Keyed>>> {
         loop {
             if let Some(member) = self.members.next() {
-                if self.charge.counts() {
-                    self.charge.give_back(member.as_ref().map_or(0, weight));
-                }
+                self.charge.give_back(member.as_ref().map_or(0, weight));
                 return Poll::Ready(member.map(Some));
             }
             match ready!(self.groups.poll_next_unpin(cx)) {

@@ -118,7 +118,8 @@ impl Input {
         dropped as u64
     }
 
-    /// Takes the next `n` bytes out, all that it is asked for until they are there: as a slice if they fill at least half of their chunk, else as a copy. `None` if they aren't there.
+    /// Takes the next `n` bytes out, all that it is asked for until they are there: as a slice if they fill at least half of their
+    /// chunk, else as a copy. `None` if they aren't there.
     pub(super) fn take(&mut self, n: usize, copies: &mut Copies) -> Option<Bytes> {
         let in_one = self.chunks.front().is_some_and(|front| front.rest.len() >= n);
         if !self.gathered.is_empty() || (n > LARGE && !in_one) {

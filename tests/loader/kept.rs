@@ -3,14 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
-use futures::future::BoxFuture;
 use futures::{Stream, StreamExt};
 use shardstream::certificate::certify;
 use shardstream::loader::Builder;
 use shardstream::prelude::*;
 use shardstream::shard::DataSet;
 use shardstream::stages::{Rest, mix};
-use shardstream::store::{ByteRange, ByteStream, Meta};
+use shardstream::store::{ByteRange, ByteStream};
 use shardstream::testing::{self, assert_resumes};
 
 /// Texts, and what was drawn for each.
@@ -198,14 +197,20 @@ fn kept(checkpoint: &Checkpoint) -> Vec<(u64, usize)> {
     lanes.flat_map(|kept| &kept.shards).map(|shard| (shard.place, shard.owed.len())).collect()
 }
 
-#[tokio::test]
-async fn a_shard_that_breaks_before_its_kept_samples_are_read_again() {
-    let (manifest, store) = data();
-    let mut loader = builder(&manifest, store.clone(), 1).epochs(2).start().unwrap();
+/// A loader whose first epoch has ended.
+async fn after_an_epoch(builder: Builder<Told>) -> Loader<Told> {
+    let mut loader = builder.start().unwrap();
     let mut first = loader.epoch().unwrap();
     while let Some(batch) = first.next().await {
         batch.unwrap();
     }
+    loader
+}
+
+#[tokio::test]
+async fn a_shard_that_breaks_before_its_kept_samples_are_read_again() {
+    let (manifest, store) = data();
+    let loader = after_an_epoch(builder(&manifest, store.clone(), 1).epochs(2)).await;
     let checkpoint = loader.checkpoint();
     let owed: usize = kept(&checkpoint).iter().map(|(_, owed)| owed).sum();
     let due: BTreeSet<_> = rest(loader).await.iter().flat_map(samples).collect();
@@ -255,17 +260,7 @@ impl Store for Noted {
         self.store.read(path, range)
     }
 
-    fn head<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Result<Meta>> {
-        self.store.head(path)
-    }
-
-    fn list<'a>(&'a self, prefix: &'a str) -> BoxFuture<'a, Result<Vec<Meta>>> {
-        self.store.list(prefix)
-    }
-
-    fn put<'a>(&'a self, path: &'a str, bytes: bytes::Bytes) -> BoxFuture<'a, Result<()>> {
-        self.store.put(path, bytes)
-    }
+    forward_to!(store);
 }
 
 #[tokio::test]
@@ -300,11 +295,7 @@ async fn only_shards_that_hold_kept_samples_are_opened_again_and_the_checkpoint_
 #[tokio::test]
 async fn what_no_run_can_have_kept_is_refused() {
     let (manifest, store) = data();
-    let mut loader = builder(&manifest, store.clone(), 1).epochs(2).start().unwrap();
-    let mut first = loader.epoch().unwrap();
-    while let Some(batch) = first.next().await {
-        batch.unwrap();
-    }
+    let loader = after_an_epoch(builder(&manifest, store.clone(), 1).epochs(2)).await;
     let text = loader.checkpoint().to_json().unwrap();
     let resume = |text: &str| {
         let part = Checkpoint::from_json(text).unwrap();

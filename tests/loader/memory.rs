@@ -1,12 +1,11 @@
 //! A budget of bytes for all that a loader holds: kept, and without any effect on the data.
 
 use bytes::Bytes;
-use futures::future::BoxFuture;
 use futures::{StreamExt, TryStreamExt, stream};
 use shardstream::loader::Builder;
 use shardstream::prelude::*;
 use shardstream::sample::Column;
-use shardstream::store::{ByteRange, ByteStream, Meta};
+use shardstream::store::{ByteRange, ByteStream};
 use shardstream::testing;
 
 const MB: u64 = 1 << 20;
@@ -27,17 +26,7 @@ impl Store for InChunks {
         self.0.read(path, range).map_ok(chunks).try_flatten().boxed()
     }
 
-    fn head<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Result<Meta>> {
-        self.0.head(path)
-    }
-
-    fn list<'a>(&'a self, prefix: &'a str) -> BoxFuture<'a, Result<Vec<Meta>>> {
-        self.0.list(prefix)
-    }
-
-    fn put<'a>(&'a self, path: &'a str, bytes: Bytes) -> BoxFuture<'a, Result<()>> {
-        self.0.put(path, bytes)
-    }
+    forward_to!(0);
 }
 
 /// 6 shards of 4 MB in samples of 16 KB, and one sample of 9 MB among them.

@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use futures::StreamExt;
-use futures::future::BoxFuture;
 use shardstream::prelude::*;
-use shardstream::store::{ByteRange, ByteStream, Meta};
+use shardstream::store::{ByteRange, ByteStream};
 use shardstream::testing;
 
 /// Waits before every chunk, for a time that is different in every run.
@@ -30,17 +29,7 @@ impl Store for Jittery {
             .boxed()
     }
 
-    fn head<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Result<Meta>> {
-        self.store.head(path)
-    }
-
-    fn list<'a>(&'a self, prefix: &'a str) -> BoxFuture<'a, Result<Vec<Meta>>> {
-        self.store.list(prefix)
-    }
-
-    fn put<'a>(&'a self, path: &'a str, bytes: bytes::Bytes) -> BoxFuture<'a, Result<()>> {
-        self.store.put(path, bytes)
-    }
+    forward_to!(store);
 }
 
 async fn keys(

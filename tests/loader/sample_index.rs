@@ -3,14 +3,13 @@
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
-use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt};
 use shardstream::pack::index_shard;
 use shardstream::prelude::*;
 use shardstream::sample::key::KeyRule;
 use shardstream::shard::{DataSet, SampleIndex, Shard};
-use shardstream::store::{ByteRange, ByteStream, Meta};
+use shardstream::store::{ByteRange, ByteStream};
 use shardstream::testing::{assert_resumes, ragged_shards, tar};
 
 /// A store that notes from where tars are read.
@@ -38,17 +37,7 @@ impl Store for Watched {
         self.inner.read(path, range)
     }
 
-    fn head<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Result<Meta>> {
-        self.inner.head(path)
-    }
-
-    fn list<'a>(&'a self, prefix: &'a str) -> BoxFuture<'a, Result<Vec<Meta>>> {
-        self.inner.list(prefix)
-    }
-
-    fn put<'a>(&'a self, path: &'a str, bytes: Bytes) -> BoxFuture<'a, Result<()>> {
-        self.inner.put(path, bytes)
-    }
+    forward_to!(inner);
 }
 
 pub(crate) async fn write_indexes(manifest: &Manifest, store: &Memory) {

@@ -6,13 +6,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use futures::future::BoxFuture;
+use futures::StreamExt;
 use futures::stream::BoxStream;
-use futures::{FutureExt, StreamExt};
 use shardstream::prelude::*;
 use shardstream::shard::Shard;
 use shardstream::stages::{Bucketing, Rest, mix};
-use shardstream::store::{ByteRange, ByteStream, Meta};
+use shardstream::store::{ByteRange, ByteStream};
 use shardstream::testing;
 
 use super::sample_index::write_indexes;
@@ -49,17 +48,7 @@ impl Store for Slow {
         stream.boxed()
     }
 
-    fn head<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Result<Meta>> {
-        self.store.head(path)
-    }
-
-    fn list<'a>(&'a self, prefix: &'a str) -> BoxFuture<'a, Result<Vec<Meta>>> {
-        self.store.list(prefix)
-    }
-
-    fn put<'a>(&'a self, path: &'a str, bytes: bytes::Bytes) -> BoxFuture<'a, Result<()>> {
-        async move { self.store.put(path, bytes).await }.boxed()
-    }
+    forward_to!(store);
 }
 
 type Body = (String, u64);

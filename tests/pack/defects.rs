@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use shardstream::pack::{Existing, Reason, ShardLimit, pack};
+use shardstream::pack::{Existing, PackOptions, Reason, ShardLimit, pack};
 use tempfile::tempdir;
 
 use crate::support::{flat, shardstream, stderr, tree, verified, write, write_samples};
@@ -242,20 +242,26 @@ async fn wide_pictures_have_a_folder_that_is_read() {
     assert_eq!(manifest.total_samples(), Some(17));
 }
 
+/// Writes these videos, with a caption each; options to pack them by aspect ratio.
+fn videos(input: &std::path::Path, output: &std::path::Path, names: &[&str]) -> PackOptions {
+    let videos = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/videos");
+    for name in names {
+        let stem = name.split('.').next().unwrap();
+        write(input, &[(&format!("caption/{stem}.json"), b"{}")]);
+        write(input, &[(&format!("video/{name}"), &fs::read(videos.join(name)).unwrap())]);
+    }
+    let mut options = flat(input, output);
+    options.classify_aspect_ratio = true;
+    options.allow_singletons = true;
+    options
+}
+
 /// Every video was declared 1280x720 and 11 seconds long.
 #[tokio::test]
 async fn every_video_is_the_same() {
     let folder = tempdir().unwrap();
     let (input, output) = (folder.path().join("in"), folder.path().join("out"));
-    let videos = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/videos");
-    for name in ["plain.mp4", "tall.mov", "square.webm", "pieces.mp4"] {
-        let stem = name.split('.').next().unwrap();
-        write(&input, &[(&format!("caption/{stem}.json"), b"{}")]);
-        write(&input, &[(&format!("video/{name}"), &fs::read(videos.join(name)).unwrap())]);
-    }
-    let mut options = flat(&input, &output);
-    options.classify_aspect_ratio = true;
-    options.allow_singletons = true;
+    let options = videos(&input, &output, &["plain.mp4", "tall.mov", "square.webm", "pieces.mp4"]);
     let report = pack(options).await.unwrap();
     let buckets: Vec<_> = report.buckets.keys().map(String::as_str).collect();
     let want = [
@@ -274,15 +280,7 @@ async fn every_video_is_the_same() {
 async fn duration_bins_with_fractions_collapse() {
     let folder = tempdir().unwrap();
     let (input, output) = (folder.path().join("in"), folder.path().join("out"));
-    let videos = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/videos");
-    for name in ["plain.mp4", "tall.mov", "square.webm"] {
-        let stem = name.split('.').next().unwrap();
-        write(&input, &[(&format!("caption/{stem}.json"), b"{}")]);
-        write(&input, &[(&format!("video/{name}"), &fs::read(videos.join(name)).unwrap())]);
-    }
-    let mut options = flat(&input, &output);
-    options.classify_aspect_ratio = true;
-    options.allow_singletons = true;
+    let mut options = videos(&input, &output, &["plain.mp4", "tall.mov", "square.webm"]);
     options.duration_bins = "0,0.25,0.5,2.5,7".parse().unwrap();
     let report = pack(options).await.unwrap();
     let bins: std::collections::BTreeSet<_> =
