@@ -112,15 +112,13 @@ fn minus_ln(hash: u64) -> u64 {
     let zeros = x.leading_zeros();
     let mut mantissa = (x << zeros) >> 1; // in [2^62, 2^63): 1.62 fixed point
     let mut fraction: u64 = 0;
-    for bit in (8..32).rev() {
-        let square = (u128::from(mantissa) * u128::from(mantissa)) >> 62; // in [2^62, 2^64)
-        if square >> 63 == 0 {
-            mantissa = square as u64;
-        } else {
-            mantissa = (square >> 1) as u64;
-            fraction |= 1 << bit;
-        }
+    for _ in 8..32 {
+        let square = ((u128::from(mantissa) * u128::from(mantissa)) >> 62) as u64; // in [2^62, 2^64)
+        let bit = square >> 63; // without a branch, which nobody could foresee
+        mantissa = square >> bit;
+        fraction = fraction << 1 | bit;
     }
+    fraction <<= 8;
     let log2 = (u64::from(63 - zeros) << 32) | fraction;
     let minus_log2 = (64u64 << 32) - log2;
     // ln 2 = 0.693147180559945... in 0.32 fixed point

@@ -4,7 +4,7 @@ use super::pixels::{check, no_picture, row};
 use super::{Augment, Needs, each_image};
 use crate::error::Result;
 use crate::random::Rng;
-use crate::sample::{Data, Fields, Image, Value};
+use crate::sample::{Data, Fields, Image, Value, recycled};
 
 /// Blends with black: factor 0 is black, 1 the picture.
 ///
@@ -85,7 +85,7 @@ fn eight_bit(image: &Image) -> Result<&[u8]> {
 
 /// Changes each value but alpha.
 fn map_channels(image: &Image, f: impl Fn(u8) -> u8) -> Result<Image> {
-    let mut values = eight_bit(image)?.to_vec();
+    let mut values = recycled::copy(eight_bit(image)?);
     if image.channels == 4 {
         values.chunks_exact_mut(4).for_each(|pixel| pixel[..3].iter_mut().for_each(|v| *v = f(*v)));
     } else {
@@ -96,7 +96,7 @@ fn map_channels(image: &Image, f: impl Fn(u8) -> u8) -> Result<Image> {
 
 /// Changes the colour of each pixel; a picture without colours stays.
 fn map_rgb(image: &Image, f: impl Fn([u8; 3]) -> [u8; 3]) -> Result<Image> {
-    let mut values = eight_bit(image)?.to_vec();
+    let mut values = recycled::copy(eight_bit(image)?);
     if image.channels >= 3 {
         debug_assert!(values.len() % row(image) == 0);
         for pixel in values.chunks_exact_mut(usize::from(image.channels)) {
@@ -182,17 +182,16 @@ impl Augment for ColourJitter {
             spreads.map(|spread| rng.between((1.0 - spread).max(0.0), 1.0 + spread) as f32);
         let by_hue = rng.between(-self.hue, self.hue).clamp(-0.5, 0.5);
         each_image(fields, rng, |image, _| {
-            let mut changed = image.clone();
             for property in order {
-                changed = match property {
-                    0 if self.brightness > 0.0 => brightness(&changed, by_brightness)?,
-                    1 if self.contrast > 0.0 => contrast(&changed, by_contrast)?,
-                    2 if self.saturation > 0.0 => saturation(&changed, by_saturation)?,
-                    3 if self.hue > 0.0 => hue(&changed, by_hue)?,
-                    _ => changed,
+                *image = match property {
+                    0 if self.brightness > 0.0 => brightness(image, by_brightness)?,
+                    1 if self.contrast > 0.0 => contrast(image, by_contrast)?,
+                    2 if self.saturation > 0.0 => saturation(image, by_saturation)?,
+                    3 if self.hue > 0.0 => hue(image, by_hue)?,
+                    _ => continue,
                 };
             }
-            Ok(Value::Image(changed))
+            Ok(())
         })
     }
 
@@ -220,7 +219,10 @@ impl Augment for RandomGrey {
         if !rng.chance(self.probability) {
             return Ok(());
         }
-        each_image(fields, rng, |image, _| grey(image).map(Value::Image))
+        each_image(fields, rng, |image, _| {
+            *image = grey(image)?;
+            Ok(())
+        })
     }
 
     fn needs(&self) -> Needs {

@@ -25,12 +25,10 @@ pub fn at(image: &Image, region: Region) -> Result<Image> {
     }
     let channels = usize::from(image.channels);
     let (from, to) = (x as usize * channels, (x + width) as usize * channels);
-    let data = map_values!(image, values => {
-        let mut out = Vec::with_capacity((to - from) * height as usize);
+    let data = map_values!(image, (to - from) * height as usize, (values, out) => {
         for row in values.chunks_exact(row(image)).skip(y as usize).take(height as usize) {
             out.extend_from_slice(&row[from..to]);
         }
-        out
     });
     Ok(Image { width, height, channels: image.channels, data })
 }
@@ -97,7 +95,10 @@ impl CenterCrop {
 
 impl Augment for CenterCrop {
     fn apply(&self, fields: &mut Fields<Value>, rng: &mut Rng) -> Result<()> {
-        each_image(fields, rng, |image, _| center(image, self.width, self.height).map(Value::Image))
+        each_image(fields, rng, |image, _| {
+            *image = center(image, self.width, self.height)?;
+            Ok(())
+        })
     }
 }
 
@@ -119,7 +120,8 @@ impl RandomCrop {
 impl Augment for RandomCrop {
     fn apply(&self, fields: &mut Fields<Value>, rng: &mut Rng) -> Result<()> {
         each_image(fields, rng, |image, rng| {
-            random(image, self.width, self.height, rng).map(Value::Image)
+            *image = random(image, self.width, self.height, rng)?;
+            Ok(())
         })
     }
 }
@@ -205,7 +207,8 @@ impl Augment for RandomResizedCrop {
         each_image(fields, rng, |image, rng| {
             check(image)?;
             let part = self.region((image.width, image.height), rng);
-            resize::region(image, part, (self.width, self.height), self.filter).map(Value::Image)
+            *image = resize::region(image, part, (self.width, self.height), self.filter)?;
+            Ok(())
         })
     }
 }

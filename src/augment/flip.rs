@@ -13,12 +13,10 @@ use crate::sample::{Fields, Image, Value};
 pub fn horizontal(image: &Image) -> Result<Image> {
     check(image)?;
     let channels = usize::from(image.channels);
-    let data = map_values!(image, values => {
-        let mut out = Vec::with_capacity(values.len());
+    let data = map_values!(image, image.data.len(), (values, out) => {
         for row in values.chunks_exact(row(image)) {
             row.rchunks_exact(channels).for_each(|pixel| out.extend_from_slice(pixel));
         }
-        out
     });
     Ok(Image { data, ..*image })
 }
@@ -29,10 +27,8 @@ pub fn horizontal(image: &Image) -> Result<Image> {
 /// If the picture's values don't fit its size.
 pub fn vertical(image: &Image) -> Result<Image> {
     check(image)?;
-    let data = map_values!(image, values => {
-        let mut out = Vec::with_capacity(values.len());
+    let data = map_values!(image, image.data.len(), (values, out) => {
         values.rchunks_exact(row(image)).for_each(|row| out.extend_from_slice(row));
-        out
     });
     Ok(Image { data, ..*image })
 }
@@ -64,7 +60,10 @@ impl Augment for RandomFlip {
             return Ok(());
         }
         let flip = if self.vertical { vertical } else { horizontal };
-        each_image(fields, rng, |image, _| flip(image).map(Value::Image))
+        each_image(fields, rng, |image, _| {
+            *image = flip(image)?;
+            Ok(())
+        })
     }
 
     fn needs(&self) -> Needs {

@@ -244,14 +244,13 @@ impl<A: Augment> Augment for On<A> {
 fn each_image(
     fields: &mut Fields<Value>,
     rng: &mut Rng,
-    f: impl Fn(&Image, &mut Rng) -> Result<Value>,
+    f: impl Fn(&mut Image, &mut Rng) -> Result<()>,
 ) -> Result<()> {
     let start = rng.clone();
     for (name, value) in fields.iter_mut() {
         if let Value::Image(image) = value {
             let mut own = start.clone();
-            let changed = f(image, &mut own).map_err(|error| error.in_field(&**name))?;
-            *value = changed;
+            f(image, &mut own).map_err(|error| error.in_field(&**name))?;
             *rng = own;
         }
     }

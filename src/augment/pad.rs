@@ -47,12 +47,12 @@ pub fn pad(image: &Image, margins: Margins, fill: Fill) -> Result<Image> {
     let columns = sources(image.width, left, width, fill);
     let rows = sources(image.height, top, height, fill);
     let channels = usize::from(image.channels);
-    let data = map_values!(image, values => {
+    let n = width as usize * height as usize * channels;
+    let data = map_values!(image, n, (values, out) => {
         let blank = match fill {
             Fill::Value(value) => value.into(),
             Fill::Edge | Fill::Reflect => 0,
         };
-        let mut out = Vec::with_capacity(width as usize * height as usize * channels);
         for y in &rows {
             for x in &columns {
                 match (x, y) {
@@ -61,7 +61,6 @@ pub fn pad(image: &Image, margins: Margins, fill: Fill) -> Result<Image> {
                 }
             }
         }
-        out
     });
     Ok(Image { width, height, channels: image.channels, data })
 }
@@ -109,7 +108,8 @@ impl Augment for PadTo {
             let (x, y) =
                 (self.width.saturating_sub(image.width), self.height.saturating_sub(image.height));
             let margins = Margins { left: x / 2, top: y / 2, right: x - x / 2, bottom: y - y / 2 };
-            pad(image, margins, self.fill).map(Value::Image)
+            *image = pad(image, margins, self.fill)?;
+            Ok(())
         })
     }
 }

@@ -3,12 +3,20 @@
 use crate::error::{Error, Result};
 use crate::sample::{Data, Image};
 
-/// Runs the same code on 8-bit and 16-bit values and wraps the result in the same type.
+/// Runs the same code on 8-bit and 16-bit values: it fills `out`, which has room for `n`, with values of the same type.
 macro_rules! map_values {
-    ($image:expr, $values:ident => $body:expr) => {
+    ($image:expr, $n:expr, ($values:ident, $out:ident) => $body:expr) => {
         match &$image.data {
-            $crate::sample::Data::U8($values) => $crate::sample::Data::U8($body),
-            $crate::sample::Data::U16($values) => $crate::sample::Data::U16($body),
+            $crate::sample::Data::U8($values) => {
+                let mut $out = $crate::sample::recycled::bytes($n);
+                $body;
+                $crate::sample::Data::U8($out)
+            }
+            $crate::sample::Data::U16($values) => {
+                let mut $out = Vec::with_capacity($n);
+                $body;
+                $crate::sample::Data::U16($out)
+            }
             _ => return Err($crate::augment::pixels::no_picture($image)),
         }
     };

@@ -1,5 +1,7 @@
 //! Antialiased resizing, by `fast_image_resize`. The filters are those of Pillow.
 
+use std::cell::RefCell;
+
 use fast_image_resize as fir;
 use fir::images::{CroppedImage, ImageRef};
 use serde::Deserialize;
@@ -8,7 +10,12 @@ use super::pixels::check;
 use super::{Augment, Needs, each_image};
 use crate::error::{Error, Result};
 use crate::random::Rng;
-use crate::sample::{Data, Fields, Image, Value};
+use crate::sample::{Data, Fields, Image, Value, recycled};
+
+thread_local! {
+    /// Holds the pictures between its two passes, so that their memory is used again.
+    static RESIZER: RefCell<fir::Resizer> = RefCell::new(fir::Resizer::new());
+}
 
 /// How new pixels are weighed from old ones. When a picture gets smaller the filter gets wider: no aliasing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
@@ -120,10 +127,14 @@ pub fn region(
     let resize = |to: &mut [u8]| -> Result<()> {
         let mut to =
             fir::images::Image::from_slice_u8(width, height, to, kind).map_err(|e| fail(&e))?;
-        fir::Resizer::new().resize(&source, &mut to, &options).map_err(|e| fail(&e))
+        let resized = RESIZER.with(|own| match own.try_borrow_mut() {
+            Ok(mut own) => own.resize(&source, &mut to, &options),
+            Err(_) => fir::Resizer::new().resize(&source, &mut to, &options),
+        });
+        resized.map_err(|e| fail(&e))
     };
     let data = if matches!(image.data, Data::U8(_)) {
-        let mut values = vec![0u8; values];
+        let mut values = recycled::bytes_to_fill(values);
         resize(&mut values)?;
         Data::U8(values)
     } else {
@@ -188,7 +199,11 @@ macro_rules! part {
             fn apply(&self, fields: &mut Fields<Value>, rng: &mut Rng) -> Result<()> {
                 each_image(fields, rng, |image, _| {
                     let size: fn(&Self, (u32, u32)) -> (u32, u32) = $size;
-                    with(image, size(self, (image.width, image.height)), self.filter).map(Value::Image)
+                    let (has, wanted) = ((image.width, image.height), size(self, (image.width, image.height)));
+                    if wanted != has {
+                        *image = with(image, wanted, self.filter)?;
+                    }
+                    Ok(())
                 })
             }
 

@@ -2,7 +2,7 @@
 
 use image::metadata::Orientation;
 
-use crate::sample::{Data, Image};
+use crate::sample::{Data, Image, recycled};
 
 /// What an EXIF block says, with or without the header that some formats keep in front of it; nothing if it can't be read.
 pub(super) fn of_exif(exif: &[u8]) -> Orientation {
@@ -29,7 +29,7 @@ pub(super) fn apply(image: Image, orientation: Orientation) -> Image {
         Orientation::Rotate270FlipH => (true, true, true),
         Orientation::Rotate270 => (true, true, false),
     };
-    let Image { width, height, channels, data } = image;
+    let (width, height, channels) = (image.width, image.height, image.channels);
     let turn = Turn {
         width: width as usize,
         height: height as usize,
@@ -38,10 +38,10 @@ pub(super) fn apply(image: Image, orientation: Orientation) -> Image {
         mirror_x,
         mirror_y,
     };
-    let data = match data {
-        Data::U8(values) => Data::U8(turn.apply(&values)),
-        Data::U16(values) => Data::U16(turn.apply(&values)),
-        other => other, // no picture has another type
+    let data = match &image.data {
+        Data::U8(values) => Data::U8(turn.apply(values, recycled::bytes(values.len()))),
+        Data::U16(values) => Data::U16(turn.apply(values, Vec::with_capacity(values.len()))),
+        _ => return image, // no picture has another type
     };
     let (width, height) = if swap { (height, width) } else { (width, height) };
     Image { width, height, channels, data }
@@ -58,10 +58,10 @@ struct Turn {
 }
 
 impl Turn {
-    fn apply<T: Copy>(&self, values: &[T]) -> Vec<T> {
+    /// Appends the turned values.
+    fn apply<T: Copy>(&self, values: &[T], mut out: Vec<T>) -> Vec<T> {
         let &Self { width, height, channels, swap, mirror_x, mirror_y } = self;
         let (out_width, out_height) = if swap { (height, width) } else { (width, height) };
-        let mut out = Vec::with_capacity(values.len());
         for y in 0..out_height {
             for x in 0..out_width {
                 let (sx, sy) = if swap { (y, x) } else { (x, y) };

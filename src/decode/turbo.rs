@@ -8,7 +8,7 @@ use super::orient::swaps;
 use super::picture::{Raw, check_size};
 use super::segments::orientation;
 use crate::error::{Error, Result};
-use crate::sample::Data;
+use crate::sample::{Data, recycled};
 
 /// Decodes a file. Tolerantly, what can't be read is grey; the result counts as mended.
 pub(super) fn read(bytes: &[u8], options: &Options, tolerant: bool) -> Result<Raw> {
@@ -35,7 +35,10 @@ pub(super) fn read(bytes: &[u8], options: &Options, tolerant: bool) -> Result<Ra
     };
     let scaled = header.scaled(decompressor.scaling_factor());
     let (width, height, pitch) = (scaled.width, scaled.height, scaled.width * format.size());
-    let mut pixels = vec![if tolerant { 128 } else { 0 }; pitch * height];
+    let mut pixels = recycled::bytes_to_fill(pitch * height);
+    if tolerant {
+        pixels.fill(128);
+    }
     match decompressor
         .decompress(bytes, Image { pixels: &mut pixels[..], width, pitch, height, format })
     {

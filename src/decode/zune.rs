@@ -11,7 +11,7 @@ use super::colour::{Layout, Pixels, cmyk_to_rgb, ycck_to_cmyk};
 use super::picture::{Raw, check_size};
 use super::segments::orientation;
 use crate::error::{Error, Result};
-use crate::sample::Data;
+use crate::sample::{Data, recycled};
 
 /// Decodes a file. Tolerantly, what can't be read is grey; the result counts as mended.
 pub(super) fn read(bytes: &[u8], options: &Options, tolerant: bool) -> Result<Raw> {
@@ -32,7 +32,11 @@ pub(super) fn read(bytes: &[u8], options: &Options, tolerant: bool) -> Result<Ra
     };
     decoder.set_options(settings.jpeg_set_out_colorspace(wanted));
     let orientation = orientation(bytes);
-    let mut data = decoder.decode().map_err(fail)?;
+    // Black where a damaged picture has nothing.
+    let n = decoder.output_buffer_size().unwrap_or_default();
+    let mut data = recycled::bytes(n);
+    data.resize(n, 0);
+    decoder.decode_into(&mut data).map_err(fail)?;
     if stored == ColorSpace::YCCK {
         ycck_to_cmyk(&mut data);
     }

@@ -6,7 +6,7 @@ pub mod fields;
 pub mod key;
 mod normalized;
 mod place;
-mod recycled;
+pub(crate) mod recycled;
 mod split;
 pub mod tensor;
 pub mod value;

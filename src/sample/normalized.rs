@@ -54,41 +54,31 @@ impl Normalized {
     /// The numbers, `[C, H, W]`.
     #[must_use]
     pub fn to_tensor(&self) -> Tensor {
-        let mut data = Vec::with_capacity(self.image.data.len());
-        self.append(&mut data);
+        let mut data = recycled::floats_to_fill(self.image.data.len());
+        self.write(&mut data, |number| number);
         Tensor { shape: self.shape().to_vec(), data: Data::F32(data) }
     }
 
-    /// Appends the numbers channel by channel.
-    pub(super) fn append(&self, to: &mut Vec<f32>) {
+    /// Writes the numbers channel by channel into a slot for as many, each made into what the slot is of.
+    pub(super) fn write<T>(&self, slot: &mut [T], make: impl Fn(f32) -> T) {
         let Data::U8(values) = &self.image.data else { return };
-        for (channel, table) in self.tables.0.iter().enumerate() {
-            if let (pixels, []) = values.as_chunks::<3>()
-                && self.image.channels == 3
-            {
-                to.extend(pixels.iter().map(|pixel| table[usize::from(pixel[channel])]));
-            } else {
-                let values = values[channel..].iter().step_by(self.tables.0.len());
-                to.extend(values.map(|value| table[usize::from(*value)]));
+        let tables = &*self.tables.0;
+        let plane = values.len() / tables.len().max(1);
+        if let ([red, green, blue], Some((reds, rest))) = (tables, slot.split_at_mut_checked(plane))
+            && let Some((greens, blues)) = rest.split_at_mut_checked(plane)
+        {
+            let pixels = values.as_chunks::<3>().0.iter();
+            for (((pixel, r), g), b) in pixels.zip(reds).zip(greens).zip(blues) {
+                *r = make(red[usize::from(pixel[0])]);
+                *g = make(green[usize::from(pixel[1])]);
+                *b = make(blue[usize::from(pixel[2])]);
             }
-        }
-    }
-
-    /// Writes the numbers channel by channel, in the machine's byte order.
-    pub(super) fn write(&self, slot: &mut [u8]) {
-        let Data::U8(values) = &self.image.data else { return };
-        let channels = self.tables.0.len();
-        let planes = slot.chunks_exact_mut((values.len() / channels.max(1) * 4).max(1));
-        for ((channel, table), plane) in self.tables.0.iter().enumerate().zip(planes) {
-            let numbers = plane.as_chunks_mut::<4>().0;
-            if let (3, (pixels, [])) = (channels, values.as_chunks::<3>()) {
-                for (number, pixel) in numbers.iter_mut().zip(pixels) {
-                    *number = table[usize::from(pixel[channel])].to_ne_bytes();
-                }
-            } else {
-                let values = values[channel..].iter().step_by(channels);
-                for (number, value) in numbers.iter_mut().zip(values) {
-                    *number = table[usize::from(*value)].to_ne_bytes();
+        } else {
+            let planes = slot.chunks_exact_mut(plane.max(1));
+            for ((channel, table), plane) in tables.iter().enumerate().zip(planes) {
+                let values = values[channel..].iter().step_by(tables.len());
+                for (number, value) in plane.iter_mut().zip(values) {
+                    *number = make(table[usize::from(*value)]);
                 }
             }
         }
@@ -124,10 +114,11 @@ impl Collate for Normalized {
         let first = bodies.first().ok_or_else(none)?;
         let mut shape = vec![bodies.len()];
         shape.extend(first.shape());
-        let mut data = recycled::floats(shape.iter().product());
-        for body in &bodies {
+        let mut data = recycled::floats_to_fill(shape.iter().product());
+        let each = first.image.data.len().max(1);
+        for (body, slot) in bodies.iter().zip(data.chunks_exact_mut(each)) {
             body.check(first)?;
-            body.append(&mut data);
+            body.write(slot, |number| number);
         }
         Tensor::new(shape, Data::F32(data))
             .ok_or_else(|| Error::batch("a picture whose pixels don't fit its size"))

@@ -161,7 +161,7 @@ fn place(name: &str, values: Vec<Value>, buffers: &mut impl Buffers) -> Result<P
             Value::Tensor(tensor) if tensor.data.as_bytes().len() == item => {
                 slot.copy_from_slice(tensor.data.as_bytes())
             }
-            Value::Normalized(picture) => picture.write(slot),
+            Value::Normalized(picture) => picture.write(slot.as_chunks_mut().0, f32::to_ne_bytes),
             Value::Int(int) => slot.copy_from_slice(&int.to_ne_bytes()),
             other => {
                 return Err(Error::batch(format!(

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 
 use super::normalized::Normalized;
+use super::recycled;
 use super::tensor::{Data, Tensor};
 
 /// A decoded field of a sample.
@@ -31,7 +32,10 @@ pub enum Value {
 }
 
 /// A decoded picture: pixels in rows, channels interleaved (`[height, width, channels]`), 1 (grey), 3 (RGB) or 4 (RGBA) channels.
-#[derive(Debug, Clone, PartialEq)]
+///
+/// One of 8 bits that is dropped leaves its memory (from 64 KiB) to those to come: up to 512 MiB are kept, batches of bytes included.
+/// [`into_data`](Self::into_data) takes the values out without a copy.
+#[derive(Debug, PartialEq)]
 pub struct Image {
     /// Width in pixels.
     pub width: u32,
@@ -108,6 +112,18 @@ impl Image {
         })
     }
 
+    /// Its values; nothing is copied.
+    ///
+    /// ```
+    /// use shardstream::sample::{Data, Image};
+    /// let grey = Image::new(2, 1, 1, Data::U8(vec![0, 255])).unwrap();
+    /// assert_eq!(grey.into_data(), Data::U8(vec![0, 255]));
+    /// ```
+    #[must_use]
+    pub fn into_data(mut self) -> Data {
+        std::mem::replace(&mut self.data, Data::U8(Vec::new()))
+    }
+
     /// Channels, height, width: the order of the axes in a batch.
     #[must_use]
     pub fn shape(&self) -> [usize; 3] {
@@ -134,6 +150,20 @@ impl Image {
             (Data::U16(from), Data::U16(to)) => append_planes(from, usize::from(self.channels), to),
             _ => {}
         }
+    }
+}
+
+impl Clone for Image {
+    fn clone(&self) -> Self {
+        let mut data = self.data.empty_like(self.data.len());
+        data.append(&self.data);
+        Self { data, ..*self }
+    }
+}
+
+impl Drop for Image {
+    fn drop(&mut self) {
+        recycled::keep(std::mem::replace(&mut self.data, Data::U8(Vec::new())));
     }
 }
 

@@ -63,8 +63,10 @@ pub(crate) enum Next {
 pub(crate) struct Align {
     sides: Vec<Side>,
     look_ahead: LookAhead,
-    /// The key that is being handed out, and from which side.
-    current: Option<(Bytes, usize)>,
+    /// The side from which a key is being handed out.
+    current: Option<usize>,
+    /// That key.
+    key: Vec<u8>,
     /// Keys found to be incomplete, still to be told.
     lost: VecDeque<(Bytes, usize, String)>,
     /// Broken places in front of members that were given up.
@@ -91,6 +93,7 @@ impl Align {
             sides,
             look_ahead,
             current: None,
+            key: Vec::new(),
             lost: VecDeque::new(),
             gaps: VecDeque::new(),
             bytes: 0,
@@ -122,11 +125,11 @@ impl Align {
             return Next::Gap(error);
         }
         // Hand out the current key: all its members of one side, then of the next.
-        while let Some((key, side)) = &mut self.current {
+        while let Some(side) = &mut self.current {
             let from = &mut self.sides[*side];
             match from.waiting.front_mut() {
                 None if !from.ended => return Next::Read(*side),
-                Some(head) if head.key() == &key[..] => {
+                Some(head) if head.key() == self.key => {
                     let side = *side;
                     return match head.gap.take() {
                         Some(error) => Next::Gap(error),
@@ -159,8 +162,9 @@ impl Align {
             .iter()
             .all(|side| side.waiting.front().is_some_and(|head| head.key() == first.key()))
         {
-            let member = &first.member.name;
-            self.current = Some((member.slice(..first.key), 0));
+            self.key.clear();
+            self.key.extend_from_slice(first.key());
+            self.current = Some(0);
             return self.next();
         }
         self.resync()

@@ -108,10 +108,9 @@ struct Open {
 /// The sample that is being gathered.
 #[derive(Default)]
 struct Pending {
-    /// The part of its members' names that they share.
-    stem: Bytes,
-    /// What is made of it.
     key: Bytes,
+    /// The part of its members' names that they share, where the rule makes another key of it.
+    renamed_from: Option<Bytes>,
     rule: KeyRule,
     fields: Fields<Bytes>,
     /// The broken place behind the members so far.
@@ -124,8 +123,15 @@ struct Pending {
     collision: Option<Error>,
 }
 
+impl Pending {
+    /// The part of its members' names that they share.
+    fn stem(&self) -> &Bytes {
+        self.renamed_from.as_ref().unwrap_or(&self.key)
+    }
+}
+
 impl Group {
-    fn member(&mut self, member: Member) {
+    fn member(&mut self, mut member: Member) {
         let (Some(stem), Some(extension)) =
             (member.name.get(..member.key), member.name.get(member.key + 1..))
         else {
@@ -133,9 +139,9 @@ impl Group {
         };
         let name = self.names.get(member.modality.as_deref(), extension);
         let open = Self::opened(&mut self.open, &mut self.next, &mut self.out, &member.shard);
-        if open.pending.as_ref().is_none_or(|pending| pending.stem != stem) {
+        if open.pending.as_ref().is_none_or(|pending| pending.stem() != stem) {
             open.flush(false, &mut self.out);
-            open.begin(&member, &mut self.out);
+            open.begin(&mut member, &mut self.out);
         }
         let Some(pending) = &mut open.pending else { return };
         pending.torn |= pending.gap.is_some();
@@ -277,16 +283,18 @@ impl Open {
         }
     }
 
-    /// Begins the sample of a member.
-    fn begin(&mut self, member: &Member, out: &mut VecDeque<Result<Sample<Fields<Bytes>>>>) {
-        let stem = member.name.slice(..member.key);
-        let key = match member.rule.key(&stem) {
-            Cow::Borrowed(_) => stem.clone(),
-            Cow::Owned(key) => Bytes::from(key),
+    /// Begins the sample of a member, whose name becomes the key.
+    fn begin(&mut self, member: &mut Member, out: &mut VecDeque<Result<Sample<Fields<Bytes>>>>) {
+        let mut stem = std::mem::take(&mut member.name);
+        stem.truncate(member.key);
+        let (key, renamed_from) = match member.rule.key(&stem) {
+            Cow::Borrowed(_) => (stem, None),
+            Cow::Owned(key) => (Bytes::from(key), Some(stem)),
         };
         let fields = Fields::with_capacity(self.fields_before.len());
-        let mut pending = Pending { stem, key, rule: member.rule, fields, ..Pending::default() };
-        match self.seen.add(&pending.key, &pending.stem, member.rule) {
+        let mut pending =
+            Pending { key, renamed_from, rule: member.rule, fields, ..Pending::default() };
+        match self.seen.add(&pending.key, pending.stem(), member.rule) {
             Came::First => {}
             Came::Again => self.notice(
                 &pending.key,
@@ -297,7 +305,7 @@ impl Open {
             Came::Collides(other) => {
                 let message = format!(
                     "its members are named {} and an earlier sample's {}, and renaming makes one key of both: this one is left out",
-                    Key::from(pending.stem.clone()),
+                    Key::from(pending.stem().clone()),
                     Key::from(other)
                 );
                 pending.collision = Some(Error::group(message).at(member.offset));
@@ -440,7 +448,7 @@ impl Open {
         if let Some(member) = error.member().map(str::as_bytes)
             && let Some(key) = pending.rule.key_length(member)
         {
-            return member[..key] != pending.stem[..];
+            return member[..key] != pending.stem()[..];
         }
         // Else by comparison with the sample before. The first of a shard has none: then by having at least two fields.
         if self.fields_before.is_empty() {

@@ -12,7 +12,7 @@ use crate::sample::key::KeyRule;
 pub(super) struct Seen {
     hashes: Vec<u64>,
     set: HashSet<u64>,
-    newest: Bytes,
+    newest: Vec<u8>,
     sorted: bool,
     /// With renamed keys: which part of a member's name each was made of.
     renamed: HashMap<Bytes, Bytes>,
@@ -49,13 +49,14 @@ impl Seen {
         let hash = hash_bytes(key);
         if self.hashes.is_empty() {
             self.sorted = true;
-        } else if self.sorted && key <= &self.newest {
+        } else if self.sorted && key[..] <= self.newest[..] {
             self.sorted = false;
             self.set = self.hashes.iter().copied().collect();
         }
         let new = self.sorted || self.set.insert(hash);
         if self.sorted {
-            self.newest = key.clone();
+            self.newest.clear();
+            self.newest.extend_from_slice(key);
             self.hashes.push(hash);
         }
         new

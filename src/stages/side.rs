@@ -16,8 +16,8 @@ use crate::shard::KeyIndex;
 use crate::store::{ByteStream, redact};
 use crate::tar::{Parser, Step};
 
-/// Groups of members that wait for the join.
-const GROUPS: usize = 1;
+/// Groups of members that wait for the join: one would often let its two sides wait for each other.
+const GROUPS: usize = 2;
 
 /// A tar that is being read.
 pub(super) struct Side {
