@@ -4,7 +4,7 @@ use super::pixels::{check, no_picture};
 use super::{Augment, Needs};
 use crate::error::{Error, Result};
 use crate::random::Rng;
-use crate::sample::{Data, Fields, Image, Normalized, Tables, Tensor, Value};
+use crate::sample::{Data, Fields, Image, Normalized, Tables, Tensor, Value, recycled};
 
 /// `(v / 255 - mean) / std` for each channel, as `f32` in `[C, H, W]` (65,535 in place of 255 for 16 bits).
 ///
@@ -14,7 +14,7 @@ pub fn normalize(image: &Image, mean: &[f32], std: &[f32]) -> Result<Tensor> {
     check_parameters(image, mean, std)?;
     let channels = usize::from(image.channels);
     let plane = image.data.len() / channels;
-    let mut out = vec![0f32; image.data.len()];
+    let mut out = recycled::to_fill(image.data.len());
     let planes = out.chunks_exact_mut(plane).zip(mean.iter().zip(std)).enumerate();
     match &image.data {
         Data::U8(values) => {
@@ -67,7 +67,7 @@ pub fn normalize_batch(batch: &Tensor, mean: &[f32], std: &[f32]) -> Result<Tens
     }
     let tables: Vec<[f32; 256]> =
         mean.iter().zip(std).map(|(mean, std)| table(*mean, *std)).collect();
-    let mut out = Vec::with_capacity(values.len());
+    let mut out = recycled::room(values.len());
     for (plane, table) in values.chunks_exact((height * width).max(1)).zip(tables.iter().cycle()) {
         out.extend(plane.iter().map(|value| table[usize::from(*value)]));
     }

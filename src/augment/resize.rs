@@ -134,11 +134,11 @@ pub fn region(
         resized.map_err(|e| fail(&e))
     };
     let data = if matches!(image.data, Data::U8(_)) {
-        let mut values = recycled::bytes_to_fill(values);
+        let mut values = recycled::to_fill(values);
         resize(&mut values)?;
         Data::U8(values)
     } else {
-        let mut values = vec![0u16; values];
+        let mut values = recycled::to_fill::<u16>(values);
         resize(bytemuck::cast_slice_mut(&mut values))?;
         Data::U16(values)
     };

@@ -1,6 +1,7 @@
 //! From the colours that a file stores to those that are wanted.
 
 use crate::error::{Error, Result};
+use crate::sample::recycled::{self, Recycled};
 use crate::sample::{Data, Image};
 
 /// The colours in which pictures come out.
@@ -78,7 +79,7 @@ pub(super) fn convert(
     Ok(Image { width, height, channels, data })
 }
 
-fn stored<T: Copy + Default>(
+fn stored<T: Recycled>(
     values: Vec<T>,
     layout: Layout,
     full: T,
@@ -95,7 +96,12 @@ fn stored<T: Copy + Default>(
 fn eight_bit(data: Data) -> Result<Vec<u8>> {
     match data {
         Data::U8(values) => Ok(values),
-        Data::U16(values) => Ok(values.into_iter().map(|v| (v >> 8) as u8).collect()),
+        Data::U16(wide) => {
+            let mut values = recycled::room(wide.len());
+            values.extend(wide.iter().map(|v| (v >> 8) as u8));
+            recycled::keep(wide);
+            Ok(values)
+        }
         other => Err(Error::decode(format!("a picture of type {}", other.dtype()))),
     }
 }
@@ -104,17 +110,14 @@ fn eight_bit(data: Data) -> Result<Vec<u8>> {
 fn opaque(values: Vec<u8>, layout: Layout, background: Option<[u8; 3]>) -> (Vec<u8>, Layout) {
     match (layout, background) {
         (Layout::Grey | Layout::Rgb, _) => (values, layout),
-        (Layout::GreyAlpha, None) => (each(&values, |[v, _]| [v]), Layout::Grey),
-        (Layout::Rgba, None) => {
-            (values.chunks_exact(4).flat_map(|p| [p[0], p[1], p[2]]).collect(), Layout::Rgb)
-        }
+        (Layout::GreyAlpha, None) => (each(values, |[v, _]| [v]), Layout::Grey),
+        (Layout::Rgba, None) => (each(values, |[r, g, b, _]| [r, g, b]), Layout::Rgb),
         (Layout::GreyAlpha, Some(back)) => {
-            (each(&values, |[v, a]| over([v; 3], a, back)), Layout::Rgb)
+            (each(values, |[v, a]| over([v; 3], a, back)), Layout::Rgb)
         }
-        (Layout::Rgba, Some(b)) => (
-            values.chunks_exact(4).flat_map(|p| over([p[0], p[1], p[2]], p[3], b)).collect(),
-            Layout::Rgb,
-        ),
+        (Layout::Rgba, Some(back)) => {
+            (each(values, |[r, g, b, a]| over([r, g, b], a, back)), Layout::Rgb)
+        }
     }
 }
 
@@ -127,20 +130,20 @@ fn over(front: [u8; 3], alpha: u8, back: [u8; 3]) -> [u8; 3] {
 }
 
 fn rgb((values, layout): (Vec<u8>, Layout)) -> Vec<u8> {
-    if layout == Layout::Grey { each(&values, |[v]| [v; 3]) } else { values }
+    if layout == Layout::Grey { each(values, |[v]| [v; 3]) } else { values }
 }
 
-fn rgba<T: Copy + Default>(values: Vec<T>, layout: Layout, full: T) -> Vec<T> {
+fn rgba<T: Recycled>(values: Vec<T>, layout: Layout, full: T) -> Vec<T> {
     match layout {
-        Layout::Grey => each(&values, |[v]| [v, v, v, full]),
-        Layout::GreyAlpha => each(&values, |[v, a]| [v, v, v, a]),
-        Layout::Rgb => each(&values, |[r, g, b]| [r, g, b, full]),
+        Layout::Grey => each(values, |[v]| [v, v, v, full]),
+        Layout::GreyAlpha => each(values, |[v, a]| [v, v, v, a]),
+        Layout::Rgb => each(values, |[r, g, b]| [r, g, b, full]),
         Layout::Rgba => values,
     }
 }
 
 fn grey((values, layout): (Vec<u8>, Layout)) -> Vec<u8> {
-    if layout == Layout::Grey { values } else { each(&values, |[r, g, b]| [luma(r, g, b)]) }
+    if layout == Layout::Grey { values } else { each(values, |[r, g, b]| [luma(r, g, b)]) }
 }
 
 /// ITU-R 601 luma, rounded, in the 16-bit fixed point that Pillow uses.
@@ -151,7 +154,7 @@ pub(crate) fn luma(r: u8, g: u8, b: u8) -> u8 {
 
 /// Cyan, magenta, yellow, black as JPEG files hold them (inverted: 255 is no ink) to RGB.
 #[allow(clippy::cast_possible_truncation)]
-pub(super) fn cmyk_to_rgb(values: &[u8]) -> Vec<u8> {
+pub(super) fn cmyk_to_rgb(values: Vec<u8>) -> Vec<u8> {
     each(values, |[c, m, y, k]| {
         let k = u32::from(k);
         [c, m, y].map(|ink| {
@@ -163,14 +166,15 @@ pub(super) fn cmyk_to_rgb(values: &[u8]) -> Vec<u8> {
 }
 
 /// Makes `M` values of each `N`.
-fn each<T: Copy + Default, const N: usize, const M: usize>(
-    values: &[T],
+fn each<T: Recycled, const N: usize, const M: usize>(
+    values: Vec<T>,
     f: impl Fn([T; N]) -> [T; M],
 ) -> Vec<T> {
-    let mut out = vec![T::default(); values.len() / N * M];
+    let mut out = recycled::to_fill(values.len() / N * M);
     for (to, from) in out.as_chunks_mut::<M>().0.iter_mut().zip(values.as_chunks::<N>().0) {
         *to = f(*from);
     }
+    recycled::keep(values);
     out
 }
 

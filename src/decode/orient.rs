@@ -2,7 +2,8 @@
 
 use image::metadata::Orientation;
 
-use crate::sample::{Data, Image, recycled};
+use crate::sample::recycled::{self, Recycled};
+use crate::sample::{Data, Image};
 
 /// What an EXIF block says, with or without the header that some formats keep in front of it; nothing if it can't be read.
 pub(super) fn of_exif(exif: &[u8]) -> Orientation {
@@ -39,8 +40,8 @@ pub(super) fn apply(image: Image, orientation: Orientation) -> Image {
         mirror_y,
     };
     let data = match &image.data {
-        Data::U8(values) => Data::U8(turn.apply(values, recycled::bytes(values.len()))),
-        Data::U16(values) => Data::U16(turn.apply(values, Vec::with_capacity(values.len()))),
+        Data::U8(values) => Data::U8(turn.apply(values)),
+        Data::U16(values) => Data::U16(turn.apply(values)),
         _ => return image, // no picture has another type
     };
     let (width, height) = if swap { (height, width) } else { (width, height) };
@@ -58,10 +59,10 @@ struct Turn {
 }
 
 impl Turn {
-    /// Appends the turned values.
-    fn apply<T: Copy>(&self, values: &[T], mut out: Vec<T>) -> Vec<T> {
+    fn apply<T: Recycled>(&self, values: &[T]) -> Vec<T> {
         let &Self { width, height, channels, swap, mirror_x, mirror_y } = self;
         let (out_width, out_height) = if swap { (height, width) } else { (width, height) };
+        let mut out = recycled::room(values.len());
         for y in 0..out_height {
             for x in 0..out_width {
                 let (sx, sy) = if swap { (y, x) } else { (x, y) };

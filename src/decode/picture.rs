@@ -9,7 +9,7 @@ use super::Options;
 use super::colour::{self, Layout, Pixels};
 use super::{jpeg, orient, plain, png};
 use crate::error::{Error, Result};
-use crate::sample::{Data, Image};
+use crate::sample::{Data, Image, recycled};
 
 /// A picture, and whether it was damaged and let through.
 pub(super) struct Decoded {
@@ -114,15 +114,19 @@ fn other(bytes: &[u8], format: ImageFormat, options: &Options) -> Result<Raw> {
             )));
         }
     };
-    let mut buffer =
-        vec![0u8; width as usize * height as usize * layout.channels() * if wide { 2 } else { 1 }];
+    let size = width as usize * height as usize * layout.channels() * if wide { 2 } else { 1 };
+    let mut buffer = recycled::room(size);
+    buffer.resize(size, 0);
     decoder.read_image(&mut buffer).map_err(fail)?;
-    let data = if wide { Data::U16(u16s(&buffer, u16::from_ne_bytes)) } else { Data::U8(buffer) };
+    let data = if wide { Data::U16(u16s(buffer, u16::from_ne_bytes)) } else { Data::U8(buffer) };
     Ok(Raw { pixels: Pixels { width, height, layout, data }, orientation, mended: false })
 }
 
-pub(super) fn u16s(bytes: &[u8], read: fn([u8; 2]) -> u16) -> Vec<u16> {
-    bytes.chunks_exact(2).map(|b| read([b[0], b[1]])).collect()
+pub(super) fn u16s(bytes: Vec<u8>, read: fn([u8; 2]) -> u16) -> Vec<u16> {
+    let mut values = recycled::room(bytes.len() / 2);
+    values.extend(bytes.as_chunks().0.iter().copied().map(read));
+    recycled::keep(bytes);
+    values
 }
 
 const fn name(format: ImageFormat) -> &'static str {

@@ -10,7 +10,7 @@ use super::colour::{Colour, Layout, Pixels};
 use super::orient::of_exif;
 use super::picture::{Raw, check_size, u16s};
 use crate::error::{Error, Result};
-use crate::sample::Data;
+use crate::sample::{Data, recycled};
 
 pub(super) fn decode(bytes: &[u8], options: &Options) -> Result<Raw> {
     read(bytes, options, false)
@@ -54,7 +54,8 @@ fn read(bytes: &[u8], options: &Options, lenient: bool) -> Result<Raw> {
     if reader.output_buffer_size() != Some(size) {
         return Err(Error::decode("PNG of a size that doesn't fit its colours"));
     }
-    let mut buffer = vec![if lenient { 128 } else { 0 }; size];
+    let mut buffer = recycled::room(size);
+    buffer.resize(size, if lenient { 128 } else { 0 });
     let row_size = size / height as usize;
     let read = rows(&mut reader, &mut buffer, row_size).and_then(|()| match reader.finish() {
         // All pixels are there and their checksums were right: a missing end does no harm.
@@ -66,7 +67,7 @@ fn read(bytes: &[u8], options: &Options, lenient: bool) -> Result<Raw> {
     if let (Err(error), false) = (read, lenient) {
         return Err(fail(error));
     }
-    let data = if wide { Data::U16(u16s(&buffer, u16::from_be_bytes)) } else { Data::U8(buffer) };
+    let data = if wide { Data::U16(u16s(buffer, u16::from_be_bytes)) } else { Data::U8(buffer) };
     Ok(Raw { pixels: Pixels { width, height, layout, data }, orientation, mended: lenient })
 }
 

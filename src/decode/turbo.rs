@@ -35,18 +35,21 @@ pub(super) fn read(bytes: &[u8], options: &Options, tolerant: bool) -> Result<Ra
     };
     let scaled = header.scaled(decompressor.scaling_factor());
     let (width, height, pitch) = (scaled.width, scaled.height, scaled.width * format.size());
-    let mut pixels = recycled::bytes_to_fill(pitch * height);
+    let mut pixels = recycled::to_fill(pitch * height);
     if tolerant {
         pixels.fill(128);
     }
     match decompressor
         .decompress(bytes, Image { pixels: &mut pixels[..], width, pitch, height, format })
     {
-        Err(error) if !tolerant => return Err(fail(error)),
+        Err(error) if !tolerant => {
+            recycled::keep(pixels);
+            return Err(fail(error));
+        }
         _ => {}
     }
     if format == PixelFormat::CMYK {
-        pixels = cmyk_to_rgb(&pixels);
+        pixels = cmyk_to_rgb(pixels);
     }
     #[allow(clippy::cast_possible_truncation)] // JPEG has 16 bits for each
     let pixels =

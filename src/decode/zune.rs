@@ -34,14 +34,17 @@ pub(super) fn read(bytes: &[u8], options: &Options, tolerant: bool) -> Result<Ra
     let orientation = orientation(bytes);
     // Black where a damaged picture has nothing.
     let n = decoder.output_buffer_size().unwrap_or_default();
-    let mut data = recycled::bytes(n);
+    let mut data = recycled::room(n);
     data.resize(n, 0);
-    decoder.decode_into(&mut data).map_err(fail)?;
+    if let Err(error) = decoder.decode_into(&mut data) {
+        recycled::keep(data);
+        return Err(fail(error));
+    }
     if stored == ColorSpace::YCCK {
         ycck_to_cmyk(&mut data);
     }
     if wanted.num_components() == 4 {
-        data = cmyk_to_rgb(&data);
+        data = cmyk_to_rgb(data);
     }
     #[allow(clippy::cast_possible_truncation)] // JPEG has 16 bits for each
     let pixels =

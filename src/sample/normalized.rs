@@ -54,7 +54,7 @@ impl Normalized {
     /// The numbers, `[C, H, W]`.
     #[must_use]
     pub fn to_tensor(&self) -> Tensor {
-        let mut data = recycled::floats_to_fill(self.image.data.len());
+        let mut data = recycled::to_fill(self.image.data.len());
         self.write(&mut data, |number| number);
         Tensor { shape: self.shape().to_vec(), data: Data::F32(data) }
     }
@@ -114,7 +114,7 @@ impl Collate for Normalized {
         let first = bodies.first().ok_or_else(none)?;
         let mut shape = vec![bodies.len()];
         shape.extend(first.shape());
-        let mut data = recycled::floats_to_fill(shape.iter().product());
+        let mut data = recycled::to_fill(shape.iter().product());
         let each = first.image.data.len().max(1);
         for (body, slot) in bodies.iter().zip(data.chunks_exact_mut(each)) {
             body.check(first)?;

@@ -1,7 +1,7 @@
 //! Memory of batches and pictures, used again: fresh memory costs a page fault for every 4 KiB, which is a good part of all work.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::tensor::Data;
 
@@ -9,55 +9,83 @@ use super::tensor::Data;
 const LEAST: usize = 64 << 10;
 /// Most bytes that are kept while nobody uses them.
 const KEPT: usize = 512 << 20;
+/// Once all that was lent at the peak has come back, the peak is lower by about half of this part.
+const FORGET: u128 = 16;
 /// How many are looked at for one that fits, the newest first.
 const LOOKED_AT: usize = 64;
 
-static FLOATS: Pool<f32> = Pool::new();
-static BYTES: Pool<u8> = Pool::new();
-
-/// Room for `n` numbers: that of an array that was dropped, if one of about that size was.
-pub(super) fn floats(n: usize) -> Vec<f32> {
-    FLOATS.room(n)
+/// A type of which arrays are kept.
+pub(crate) trait Recycled: Copy + Default + 'static {
+    /// Where they are.
+    fn pool() -> &'static Pool<Self>;
 }
 
-/// Room for `n` bytes, likewise.
-pub(crate) fn bytes(n: usize) -> Vec<u8> {
-    BYTES.room(n)
+macro_rules! recycled {
+    ($($t:ty)*) => {$(
+        impl Recycled for $t {
+            fn pool() -> &'static Pool<Self> {
+                static POOL: Pool<$t> = Pool::new();
+                &POOL
+            }
+        }
+    )*};
 }
 
-/// `n` numbers, each of them to be overwritten.
-pub(super) fn floats_to_fill(n: usize) -> Vec<f32> {
-    FLOATS.to_fill(n)
+recycled!(u8 u16 f32);
+
+/// Room for `n` elements: that of an array that was dropped, if one of about that size was.
+pub(crate) fn room<T: Recycled>(n: usize) -> Vec<T> {
+    T::pool().room(n)
 }
 
-/// `n` bytes, each of them to be overwritten.
-pub(crate) fn bytes_to_fill(n: usize) -> Vec<u8> {
-    BYTES.to_fill(n)
+/// `n` elements, each of them to be overwritten.
+pub(crate) fn to_fill<T: Recycled>(n: usize) -> Vec<T> {
+    T::pool().to_fill(n)
 }
 
-/// A copy of some bytes.
-pub(crate) fn copy(of: &[u8]) -> Vec<u8> {
-    let mut copy = bytes(of.len());
+/// A copy of some elements.
+pub(crate) fn copy<T: Recycled>(of: &[T]) -> Vec<T> {
+    let mut copy = room(of.len());
     copy.extend_from_slice(of);
     copy
 }
 
-/// Keeps the memory of an array that is not needed any more, if it is worth it.
-pub(super) fn keep(data: Data) {
+/// Keeps the memory of an array that is not needed any more, if it was taken here.
+pub(crate) fn keep<T: Recycled>(array: Vec<T>) {
+    T::pool().put(array);
+}
+
+/// The same for whatever type it is of.
+pub(super) fn keep_data(data: Data) {
     match data {
-        Data::F32(numbers) => FLOATS.put(numbers),
-        Data::U8(bytes) => BYTES.put(bytes),
+        Data::F32(numbers) => keep(numbers),
+        Data::U8(values) => keep(values),
+        Data::U16(values) => keep(values),
+        _ => {}
+    }
+}
+
+/// That an array is somebody else's from now on.
+pub(super) fn give_away(data: &Data) {
+    match data {
+        Data::F32(numbers) => f32::pool().give_away(numbers),
+        Data::U8(values) => u8::pool().give_away(values),
+        Data::U16(values) => u16::pool().give_away(values),
         _ => {}
     }
 }
 
 /// Arrays that nobody uses, as they were left.
-struct Pool<T>(Mutex<Kept<T>>);
+pub(crate) struct Pool<T>(Mutex<Rooms<T>>);
 
-struct Kept<T> {
+struct Rooms<T> {
     /// The oldest first.
-    rooms: VecDeque<Vec<T>>,
-    bytes: usize,
+    kept: VecDeque<Vec<T>>,
+    kept_bytes: usize,
+    /// Bytes that were taken and have not come back.
+    lent_bytes: usize,
+    /// The most of them; comes down slowly. Little more is there, lent and kept: what isn't needed any more is given back.
+    peak_bytes: usize,
 }
 
 fn size<T>(room: &Vec<T>) -> usize {
@@ -66,7 +94,12 @@ fn size<T>(room: &Vec<T>) -> usize {
 
 impl<T: Copy + Default> Pool<T> {
     const fn new() -> Self {
-        Self(Mutex::new(Kept { rooms: VecDeque::new(), bytes: 0 }))
+        Self(Mutex::new(Rooms {
+            kept: VecDeque::new(),
+            kept_bytes: 0,
+            lent_bytes: 0,
+            peak_bytes: 0,
+        }))
     }
 
     fn room(&self, n: usize) -> Vec<T> {
@@ -81,32 +114,74 @@ impl<T: Copy + Default> Pool<T> {
         room
     }
 
+    fn rooms(&self) -> MutexGuard<'_, Rooms<T>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn take(&self, n: usize) -> Vec<T> {
-        if n * size_of::<T>() >= LEAST {
-            let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            let fits = |room: &Vec<T>| room.capacity() >= n && room.capacity() / 2 <= n;
-            let mut newest = kept.rooms.iter().enumerate().rev().take(LOOKED_AT);
-            let at = newest.find(|(_, room)| fits(room)).map(|(at, _)| at);
-            if let Some(room) = at.and_then(|at| kept.rooms.remove(at)) {
-                kept.bytes -= size(&room);
-                return room;
-            }
+        if n * size_of::<T>() < LEAST {
+            return Vec::with_capacity(n);
         }
-        Vec::with_capacity(n)
+        let again = self.rooms().take(n);
+        again.unwrap_or_else(|| {
+            let new = Vec::with_capacity(n);
+            self.rooms().lend(size(&new));
+            new
+        })
     }
 
     fn put(&self, room: Vec<T>) {
-        if (LEAST..=KEPT).contains(&size(&room)) {
-            let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            kept.bytes += size(&room);
-            kept.rooms.push_back(room);
-            // The oldest go: what is needed may have another size by now.
-            while kept.bytes > KEPT
-                && let Some(oldest) = kept.rooms.pop_front()
-            {
-                kept.bytes -= size(&oldest);
-            }
+        if size(&room) >= LEAST {
+            // What goes is freed when nobody waits for the lock any more.
+            let _gone = self.rooms().put(room);
         }
+    }
+
+    fn give_away(&self, room: &Vec<T>) {
+        if size(room) >= LEAST {
+            let mut rooms = self.rooms();
+            rooms.lent_bytes = rooms.lent_bytes.saturating_sub(size(room));
+        }
+    }
+}
+
+impl<T> Rooms<T> {
+    fn lend(&mut self, bytes: usize) {
+        self.lent_bytes += bytes;
+        self.peak_bytes = self.peak_bytes.max(self.lent_bytes);
+    }
+
+    fn take(&mut self, n: usize) -> Option<Vec<T>> {
+        let fits = |room: &Vec<T>| room.capacity() >= n && room.capacity() / 2 <= n;
+        let mut newest = self.kept.iter().enumerate().rev().take(LOOKED_AT);
+        let (at, _) = newest.find(|(_, room)| fits(room))?;
+        let room = self.kept.remove(at)?;
+        self.kept_bytes -= size(&room);
+        self.lend(size(&room));
+        Some(room)
+    }
+
+    /// Keeps a room that was taken here, and says which ones are not kept any more.
+    fn put(&mut self, room: Vec<T>) -> Vec<Vec<T>> {
+        let bytes = size(&room);
+        if bytes > self.lent_bytes {
+            return vec![room];
+        }
+        self.lent_bytes -= bytes;
+        let idle = (self.peak_bytes - self.lent_bytes) as u128;
+        self.peak_bytes -= (idle * bytes as u128 / (FORGET * self.peak_bytes as u128)) as usize;
+        self.kept_bytes += bytes;
+        self.kept.push_back(room);
+        let mut gone = Vec::new();
+        let most = (self.peak_bytes + self.peak_bytes / 4 - self.lent_bytes.min(self.peak_bytes))
+            .min(KEPT);
+        while self.kept_bytes > most
+            && let Some(oldest) = self.kept.pop_front()
+        {
+            self.kept_bytes -= size(&oldest);
+            gone.push(oldest);
+        }
+        gone
     }
 }
 
@@ -114,10 +189,10 @@ impl<T: Copy + Default> Pool<T> {
 mod tests {
     use super::*;
 
-    fn kept<T>(pool: &Pool<T>) -> usize {
-        let kept = pool.0.lock().unwrap();
-        assert_eq!(kept.bytes, kept.rooms.iter().map(size).sum::<usize>());
-        kept.rooms.len()
+    fn kept<T: Copy + Default>(pool: &Pool<T>) -> usize {
+        let rooms = pool.rooms();
+        assert_eq!(rooms.kept_bytes, rooms.kept.iter().map(size).sum::<usize>());
+        rooms.kept.len()
     }
 
     #[test]
@@ -142,22 +217,39 @@ mod tests {
     #[test]
     fn the_newest_one_is_taken_first() {
         let pool = Pool::<u8>::new();
-        let rooms = [1, 2, 3].map(|filled| vec![filled; LEAST]);
+        let mut rooms = [(); 3].map(|()| pool.to_fill(LEAST));
+        rooms.iter_mut().zip(1..).for_each(|(room, filled)| room.fill(filled));
         rooms.into_iter().for_each(|room| pool.put(room));
         assert_eq!([(); 3].map(|()| pool.to_fill(LEAST)[0]), [3, 2, 1]);
     }
 
     #[test]
-    fn little_is_kept() {
+    fn only_what_was_taken_is_kept() {
         let pool = Pool::<f32>::new();
-        pool.put(Vec::with_capacity(LEAST / 4 - 1));
-        pool.put(Vec::with_capacity(KEPT / 4 + 1));
-        assert_eq!(kept(&pool), 0);
-        for n in 0..60 {
-            pool.put(Vec::with_capacity((10 << 20) / 4 + n));
-        }
+        pool.put(vec![0.0; LEAST]);
+        assert_eq!(kept(&pool), 0, "from elsewhere");
+        let (small, given) = (pool.room(LEAST / 4 - 1), pool.room(LEAST));
+        pool.put(small);
+        pool.give_away(&given);
+        pool.put(given);
+        assert_eq!(kept(&pool), 0, "too small, or given away");
+        // As many as were there at once, but not more than the limit.
+        let rooms: Vec<_> = (0..60).map(|n| pool.room((10 << 20) / 4 + n)).collect();
+        rooms.into_iter().for_each(|room| pool.put(room));
         assert_eq!(kept(&pool), 51);
-        let smallest = |kept: &Kept<f32>| kept.rooms.iter().map(Vec::capacity).min();
-        assert_eq!(smallest(&pool.0.lock().unwrap()), Some((10 << 20) / 4 + 9), "the newest");
+        let smallest = pool.rooms().kept.iter().map(Vec::capacity).min();
+        assert!(smallest.is_some_and(|smallest| smallest >= (10 << 20) / 4 + 9), "the newest");
+    }
+
+    #[test]
+    fn what_is_not_needed_any_more_is_given_back() {
+        let pool = Pool::<u8>::new();
+        let many: Vec<_> = (0..100).map(|_| pool.room(LEAST)).collect();
+        many.into_iter().for_each(|room| pool.put(room));
+        assert!(kept(&pool) > 50);
+        for _ in 0..10_000 {
+            pool.put(pool.room(LEAST));
+        }
+        assert!((1..5).contains(&kept(&pool)), "{}", kept(&pool));
     }
 }

@@ -141,13 +141,14 @@ impl Data {
         macro_rules! arms {
             ($($variant:ident)*) => {
                 match self {
-                    Self::F32(_) => Self::F32(recycled::floats(n)),
-                    Self::U8(_) => Self::U8(recycled::bytes(n)),
+                    Self::F32(_) => Self::F32(recycled::room(n)),
+                    Self::U8(_) => Self::U8(recycled::room(n)),
+                    Self::U16(_) => Self::U16(recycled::room(n)),
                     $(Self::$variant(_) => Self::$variant(Vec::with_capacity(n)),)*
                 }
             };
         }
-        arms!(Bool I8 U16 I16 U32 I32 U64 I64 F16 BF16 F64)
+        arms!(Bool I8 I16 U32 I32 U64 I64 F16 BF16 F64)
     }
 }
 
@@ -212,7 +213,8 @@ element! {
 
 /// A contiguous typed array in C order.
 ///
-/// A large one (of `f32` or `u8`, from 1 MiB) that is dropped leaves its memory to the batches to come: up to 512 MiB of each are kept.
+/// A batch or a picture (of `f32`, `u8` or `u16`, from 64 KiB) that is dropped leaves its memory to those to come: as much as was needed at once,
+/// at most 512 MiB of each.
 /// [`into_parts`](Self::into_parts) takes the elements out without a copy.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Tensor {
@@ -240,6 +242,7 @@ impl Tensor {
     #[must_use]
     pub fn into_parts(mut self) -> (Vec<usize>, Data) {
         let data = std::mem::replace(&mut self.data, Data::U8(Vec::new()));
+        recycled::give_away(&data);
         (std::mem::take(&mut self.shape), data)
     }
 
@@ -251,6 +254,6 @@ impl Tensor {
 
 impl Drop for Tensor {
     fn drop(&mut self) {
-        recycled::keep(std::mem::replace(&mut self.data, Data::U8(Vec::new())));
+        recycled::keep_data(std::mem::replace(&mut self.data, Data::U8(Vec::new())));
     }
 }

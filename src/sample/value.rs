@@ -33,7 +33,7 @@ pub enum Value {
 
 /// A decoded picture: pixels in rows, channels interleaved (`[height, width, channels]`), 1 (grey), 3 (RGB) or 4 (RGBA) channels.
 ///
-/// One of 8 bits that is dropped leaves its memory (from 64 KiB) to those to come: up to 512 MiB are kept, batches of bytes included.
+/// One that is dropped leaves its memory to those to come, as a [`Tensor`] does.
 /// [`into_data`](Self::into_data) takes the values out without a copy.
 #[derive(Debug, PartialEq)]
 pub struct Image {
@@ -121,7 +121,9 @@ impl Image {
     /// ```
     #[must_use]
     pub fn into_data(mut self) -> Data {
-        std::mem::replace(&mut self.data, Data::U8(Vec::new()))
+        let data = std::mem::replace(&mut self.data, Data::U8(Vec::new()));
+        recycled::give_away(&data);
+        data
     }
 
     /// Channels, height, width: the order of the axes in a batch.
@@ -163,7 +165,7 @@ impl Clone for Image {
 
 impl Drop for Image {
     fn drop(&mut self) {
-        recycled::keep(std::mem::replace(&mut self.data, Data::U8(Vec::new())));
+        recycled::keep_data(std::mem::replace(&mut self.data, Data::U8(Vec::new())));
     }
 }
 
