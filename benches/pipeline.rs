@@ -1,7 +1,7 @@
 //! The whole chain, as shares of what the machine can do.
 //!
 //! `cargo bench --bench pipeline` prints, each as the median of runs taken in turns, with the CPU seconds beside the wall time:
-//! - twins, join, shuffle(1000), batch(64) without decoding, against walking the same tars;
+//! - twins, join, shuffle(1000), batch(64), prefetch(8) without decoding, against walking the same tars;
 //! - two lanes against one;
 //! - decode, resize and crop to 224, normalised `f32` batches of 64, against a bare loop of the same decoding and resizing on all cores:
 //!   new memory for each batch, and batches written into memory that the caller keeps; the same from 4K to 1024, in batches of 8.
@@ -57,7 +57,7 @@ fn bytes_loader(
         let shards = lane.shard_list().shuffle_shards().split_by_rank().split_by_worker();
         shards.open_twins(Local).expand().group_by_keys().shuffle(1000).batch(64)
     };
-    Loader::builder(manifest, recipe).workers(lanes)
+    Loader::builder(manifest, recipe).workers(lanes).prefetch(8)
 }
 
 fn drain<B: shardstream::sample::Heads + Send + 'static>(

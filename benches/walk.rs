@@ -1,5 +1,5 @@
 //! Members of tar shards from memory and from local files, as a share of a bare read of the same bytes; and two lanes on two cores
-//! against one lane on one core (`taskset`), each lane with a tar of its own.
+//! against one lane on one core (`taskset`), beside what a bare read gains from the second core.
 //!
 //! `cargo bench --bench walk`, or `cargo bench --bench walk -- --test` to see that it runs.
 
@@ -201,67 +201,90 @@ fn measure(shard: &Shard, rounds: usize) {
     }
 }
 
-/// In a process of its own, on the cores that it was given: each lane walks the tar a few times; how many seconds it took.
-fn walk_lanes(told: &str) {
-    let (lanes, path) = told.split_once(':').unwrap();
-    let lanes: usize = lanes.parse().unwrap();
+/// How often each lane goes through its tar, once more before the clock starts.
+const TIMES: usize = 3;
+
+/// In a process of its own, on the cores that it was given: each lane walks the tar a few times, or only reads it; how many seconds it
+/// took.
+fn lanes_alone(told: &str) {
+    let mut words = told.splitn(3, ':');
+    let mut word = || words.next().unwrap().to_owned();
+    let (lanes, only_read, path) = (word().parse().unwrap(), word() == "read", word());
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(lanes).build().unwrap();
-    let walk = |times: usize| {
+    let run = |times: usize| {
         let begin = Instant::now();
-        runtime.block_on(async {
-            let lanes = (0..lanes).map(|_| {
-                let path = path.to_owned();
-                tokio::spawn(async move {
-                    for _ in 0..times {
-                        from_stream(Local.read(&path, ByteRange::ALL)).await;
-                    }
-                })
+        if only_read {
+            std::thread::scope(|scope| {
+                for _ in 0..lanes {
+                    scope.spawn(|| {
+                        let mut buffer = vec![0; CHUNK];
+                        (0..times).for_each(|_| _ = bare_read(path.as_ref(), &mut buffer));
+                    });
+                }
             });
-            futures::future::join_all(lanes).await
-        });
+        } else {
+            runtime.block_on(async {
+                let lanes = (0..lanes).map(|_| {
+                    let path = path.clone();
+                    tokio::spawn(async move {
+                        for _ in 0..times {
+                            from_stream(Local.read(&path, ByteRange::ALL)).await;
+                        }
+                    })
+                });
+                futures::future::join_all(lanes).await
+            });
+        }
         begin.elapsed()
     };
-    walk(1);
-    println!("{}", walk(3).as_secs_f64());
+    run(1);
+    println!("{}", run(TIMES).as_secs_f64());
 }
 
 fn two_lanes(shard: &Shard, rounds: usize) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("0.tar");
     std::fs::write(&path, &shard.bytes).unwrap();
-    let run = |cores: &str, lanes: usize| -> Option<f64> {
+    let run = |cores: &str, lanes: usize, what: &str| -> Option<f64> {
         let mut command = Command::new("taskset");
         command.args(["-c", cores]).arg(std::env::current_exe().unwrap());
-        let output = command.arg(format!("lanes={lanes}:{}", path.display())).output().ok()?;
+        let output =
+            command.arg(format!("lanes={lanes}:{what}:{}", path.display())).output().ok()?;
         String::from_utf8_lossy(&output.stdout).trim().parse().ok()
     };
-    let mut times = [Vec::new(), Vec::new()];
+    let runs = [("0", 1, "read"), ("0", 1, "walk"), ("0,1", 2, "read"), ("0,1", 2, "walk")];
+    let mut times = runs.map(|_| Vec::new());
     for _ in 0..rounds {
-        for (times, (cores, lanes)) in times.iter_mut().zip([("0", 1), ("0,1", 2)]) {
-            let Some(time) = run(cores, lanes) else {
+        for (times, (cores, lanes, what)) in times.iter_mut().zip(runs) {
+            let Some(time) = run(cores, lanes, what) else {
                 println!("  two lanes: no taskset, or no second core");
                 return;
             };
             times.push(time);
         }
     }
-    let [one, two] = times.map(|mut times| {
+    let [read, walk, two_read, two_walk] = times.map(|mut times| {
         times.sort_by(f64::total_cmp);
         times[times.len() / 2]
     });
-    let samples = (3 * shard.members / shard.members_per_sample) as f64;
-    println!("  one lane on one core             {:29.0} samples/s", samples / one);
+    let samples = (TIMES * shard.members / shard.members_per_sample) as f64;
     println!(
-        "  two lanes on two cores           {:29.0} samples/s  {:.2} times",
-        2.0 * samples / two,
-        2.0 * one / two
+        "  one lane on one core             {:16.0} samples/s, {:.0} % of read() there",
+        samples / walk,
+        100.0 * read / walk
+    );
+    println!(
+        "  two lanes on two cores           {:16.0} samples/s, {:.2} times; read() {:.2} times",
+        2.0 * samples / two_walk,
+        2.0 * walk / two_walk,
+        2.0 * read / two_read
     );
 }
 
 fn main() {
     if let Some(told) = std::env::args().find_map(|a| a.strip_prefix("lanes=").map(str::to_owned)) {
-        return walk_lanes(&told);
+        return lanes_alone(&told);
     }
     // `cargo test --benches` and `-- --test` ask only whether it runs.
     let is_test = !std::env::args().any(|argument| argument == "--bench")

@@ -53,6 +53,7 @@ impl Side {
             filter,
             gap: None,
             parsing: Charge::new(memory.as_ref(), 0),
+            members: 0,
             memory,
             _on_its_way: tar.charge,
         };
@@ -104,6 +105,8 @@ struct Walk {
     memory: Option<Arc<LaneMemory>>,
     /// What the parser holds.
     parsing: Charge,
+    /// How many members the last group had: the next one has about as many.
+    members: usize,
     _on_its_way: Charge,
 }
 
@@ -111,7 +114,7 @@ impl Walk {
     /// The members of the next chunks in which there are any, and what is left to do: nothing after the end or an error. `None` at the
     /// end of the tar.
     async fn group(mut self) -> Option<(Group, Option<Self>)> {
-        let mut group = Vec::new();
+        let mut group = Vec::with_capacity(self.members);
         loop {
             match self.parser.next() {
                 Ok(Step::Member(member)) => {
@@ -177,6 +180,7 @@ impl Walk {
     }
 
     fn counted(&mut self, members: Vec<Result<Keyed>>) -> Group {
+        self.members = members.len();
         let mut charge = Charge::default();
         if self.memory.is_some() {
             self.parsing.set(self.parser.buffered() as u64);

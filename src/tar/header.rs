@@ -65,6 +65,12 @@ fn text(field: &[u8]) -> &[u8] {
 
 /// Octal digits among blanks. Blank is 0. Some writers put a NUL in front.
 fn octal(field: &[u8]) -> Option<u64> {
+    // As nearly all writers do: digits, and a NUL or a blank and a NUL.
+    let digits = field.iter().take_while(|&&b| matches!(b, b'0'..=b'7')).count();
+    let ends = matches!(&field[digits..], [] | [0, ..] | [b' '] | [b' ', 0, ..]);
+    if ends && (1..=21).contains(&digits) {
+        return Some(field[..digits].iter().fold(0, |n, &digit| n << 3 | u64::from(digit - b'0')));
+    }
     let field = field.strip_prefix(&[0]).unwrap_or(field);
     let digits = text(field).trim_ascii();
     digits.iter().try_fold(0u64, |number, &digit| match digit {
@@ -206,6 +212,9 @@ mod tests {
             assert_eq!(number(field), expected, "{}", field.escape_ascii());
         }
         assert_eq!(octal(&[b'7'; 30]), None, "more than 64 bits");
+        assert_eq!(octal(&[b'7'; 21]), Some(u64::MAX >> 1), "the longest that surely fits");
+        assert_eq!(octal(b"1777777777777777777777"), Some(u64::MAX));
+        assert_eq!(octal(b"2000000000000000000000"), None);
     }
 
     #[test]

@@ -9,6 +9,7 @@ mod mutations;
 mod options;
 mod pid;
 mod pipeline;
+mod recycled;
 mod scaled;
 mod support;
 mod torchvision;
