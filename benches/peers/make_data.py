@@ -3,7 +3,7 @@
 large/      4 tars of 1000 members of 100 KB, plain headers
 small/      4 tars of 10,000 samples of npy (4 KB) and json, as webdataset's TarWriter writes them: a PAX header before every member
 pictures/   4 tars of 512 JPEGs, shortest side 256; the same ones loose in pictures-files/
-pictures-4k/    4 tars of 16 JPEGs of 3840 x 2160; the same ones loose in pictures-4k-files/
+pictures-4k/    4 tars of 64 JPEGs of 3840 x 2160; the same ones loose in pictures-4k-files/
 """
 
 import io
@@ -80,7 +80,7 @@ def main() -> None:
         "large": large,
         "small": small,
         "pictures": lambda folder: pictures(folder, photos, 2048, lambda photo, dice: crop(photo, dice, 256)),
-        "pictures-4k": lambda folder: pictures(folder, photos, 64, crop_4k),
+        "pictures-4k": lambda folder: pictures(folder, photos, 256, crop_4k),
     }
     for name, make in parts.items():
         done = root / f"{name}.done"
