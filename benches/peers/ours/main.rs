@@ -14,7 +14,7 @@ use std::fs::File;
 use std::io::Read;
 use std::time::Instant;
 
-use futures::{StreamExt, TryStreamExt};
+use futures::TryStreamExt;
 use shardstream::augment::{Augment, CenterCrop, Normalize, ResizeShortest};
 use shardstream::prelude::*;
 use shardstream::sample::{Data, Heads};
