@@ -199,7 +199,8 @@ macro_rules! part {
             fn apply(&self, fields: &mut Fields<Value>, rng: &mut Rng) -> Result<()> {
                 each_image(fields, rng, |image, _| {
                     let size: fn(&Self, (u32, u32)) -> (u32, u32) = $size;
-                    let (has, wanted) = ((image.width, image.height), size(self, (image.width, image.height)));
+                    let has = (image.width, image.height);
+                    let wanted = size(self, has);
                     if wanted != has {
                         *image = with(image, wanted, self.filter)?;
                     }

@@ -115,8 +115,7 @@ fn other(bytes: &[u8], format: ImageFormat, options: &Options) -> Result<Raw> {
         }
     };
     let size = width as usize * height as usize * layout.channels() * if wide { 2 } else { 1 };
-    let mut buffer = recycled::room(size);
-    buffer.resize(size, 0);
+    let mut buffer = recycled::filled(size, 0);
     decoder.read_image(&mut buffer).map_err(fail)?;
     let data = if wide { Data::U16(u16s(buffer, u16::from_ne_bytes)) } else { Data::U8(buffer) };
     Ok(Raw { pixels: Pixels { width, height, layout, data }, orientation, mended: false })

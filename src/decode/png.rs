@@ -54,8 +54,7 @@ fn read(bytes: &[u8], options: &Options, lenient: bool) -> Result<Raw> {
     if reader.output_buffer_size() != Some(size) {
         return Err(Error::decode("PNG of a size that doesn't fit its colours"));
     }
-    let mut buffer = recycled::room(size);
-    buffer.resize(size, if lenient { 128 } else { 0 });
+    let mut buffer = recycled::filled(size, if lenient { 128 } else { 0 });
     let row_size = size / height as usize;
     let read = rows(&mut reader, &mut buffer, row_size).and_then(|()| match reader.finish() {
         // All pixels are there and their checksums were right: a missing end does no harm.

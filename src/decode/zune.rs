@@ -34,8 +34,7 @@ pub(super) fn read(bytes: &[u8], options: &Options, tolerant: bool) -> Result<Ra
     let orientation = orientation(bytes);
     // Black where a damaged picture has nothing.
     let n = decoder.output_buffer_size().unwrap_or_default();
-    let mut data = recycled::room(n);
-    data.resize(n, 0);
+    let mut data = recycled::filled(n, 0);
     if let Err(error) = decoder.decode_into(&mut data) {
         recycled::keep(data);
         return Err(fail(error));

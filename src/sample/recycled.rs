@@ -43,6 +43,13 @@ pub(crate) fn to_fill<T: Recycled>(n: usize) -> Vec<T> {
     T::pool().to_fill(n)
 }
 
+/// `n` elements of this value.
+pub(crate) fn filled<T: Recycled>(n: usize, value: T) -> Vec<T> {
+    let mut filled = room(n);
+    filled.resize(n, value);
+    filled
+}
+
 /// A copy of some elements.
 pub(crate) fn copy<T: Recycled>(of: &[T]) -> Vec<T> {
     let mut copy = room(of.len());
@@ -173,8 +180,8 @@ impl<T> Rooms<T> {
         self.kept_bytes += bytes;
         self.kept.push_back(room);
         let mut gone = Vec::new();
-        let most = (self.peak_bytes + self.peak_bytes / 4 - self.lent_bytes.min(self.peak_bytes))
-            .min(KEPT);
+        // The peak is never below what is lent.
+        let most = (self.peak_bytes + self.peak_bytes / 4 - self.lent_bytes).min(KEPT);
         while self.kept_bytes > most
             && let Some(oldest) = self.kept.pop_front()
         {

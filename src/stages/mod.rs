@@ -46,6 +46,7 @@ mod join;
 mod map_body;
 mod mix;
 mod offload;
+mod open_shard;
 mod open_twins;
 mod prefetch;
 mod pump;

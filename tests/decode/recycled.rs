@@ -15,7 +15,7 @@ fn files(folder: &Path, found: &mut Vec<PathBuf>) {
         let path = entry.unwrap().path();
         let extension = path.extension().and_then(|extension| extension.to_str());
         match extension {
-            // Whole decoders see the small ones; those of 4K take long.
+            // Nothing in them is new to a decoder, and they take long.
             _ if path.ends_with("4k") => {}
             _ if path.is_dir() => files(&path, found),
             Some("jpg" | "jpeg" | "png" | "webp") => found.push(path),
