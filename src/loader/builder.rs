@@ -147,13 +147,13 @@ impl<B: Heads + Send + 'static> Builder<B> {
         self
     }
 
-    /// How many bytes the lanes of this rank may hold at once, each an equal part (no limit): what is read and not yet parsed, samples in
-    /// every stage, batches until their heads are dropped. Each sample counts by its fields, decoded ones by their values, and in a batch by
+    /// How many bytes the lanes of this rank may hold at once (no limit): what is read and not yet parsed, samples in every stage, batches until their heads are dropped. Each sample counts by its fields, decoded ones by their values, and in a batch by
     /// its part of it; of a file that is open 5 MiB are on their way. What an allocator keeps comes on top, and what a store reads ahead
     /// over a network, which has a budget of its own ([`RemoteOptions::budget`](crate::store::RemoteOptions)).
     ///
-    /// A lane that holds its part reads on only for a trainer that waits for it. So what a recipe must hold at once (its open tars, its shuffle
-    /// buffer, a batch, the largest sample) should be less; if it isn't, only nothing is read ahead. Never changes the data.
+    /// Each lane has an equal part, and reads on beyond it only for a trainer that waits for it; or to take in a member of more than 8 MiB,
+    /// whose room the other lanes lack until it is used. So what a recipe must hold at once (its open tars, its shuffle buffer, a batch)
+    /// should be less than a part, and the largest sample fit in beside that; if they don't, only nothing is read ahead. Never changes the data.
     pub fn memory(mut self, bytes: u64) -> Self {
         self.memory = Some(bytes);
         self
@@ -353,11 +353,12 @@ impl<B: Heads + Send + 'static> Builder<B> {
         let stop = self.epochs.map(|epochs| self.first_epoch + epochs);
         // Lanes that roll over end with the loader, not at an epoch of their own.
         let lane_stop = if self.with_epoch.is_some() { None } else { stop };
-        let share = self.memory.map(|bytes| bytes / (progress.len() as u64).max(1));
+        let budget = self.memory.map(|bytes| LaneMemory::of_lanes(progress.len(), bytes));
+        let mut memories = budget.into_iter().flatten();
         let lanes: Vec<_> = progress
             .into_iter()
             .map(|(id, progress)| {
-                let memory = share.map(|bytes| Arc::new(LaneMemory::new(bytes)));
+                let memory = memories.next();
                 let lane = self.lane(id, identity.lanes, identity.seed, &progress, memory.as_ref());
                 let counts = memory.clone();
                 let (ended, kept) = (progress.ended, progress.kept.as_ref());

@@ -53,6 +53,7 @@ impl Side {
             filter,
             gap: None,
             parsing: Charge::new(memory.as_ref(), 0),
+            due: Charge::due(memory.as_ref()),
             members: 0,
             memory,
             _on_its_way: tar.charge,
@@ -105,6 +106,8 @@ struct Walk {
     memory: Option<Arc<LaneMemory>>,
     /// What the parser holds.
     parsing: Charge,
+    /// What is still to come of a large member.
+    due: Charge,
     /// How many members the last group had: the next one has about as many.
     members: usize,
     _on_its_way: Charge,
@@ -137,14 +140,14 @@ impl Walk {
                     return Some((self.counted(group), Some(self)));
                 }
                 Ok(Step::NeedMore) => {
+                    self.count();
                     if let Some(memory) = &self.memory {
-                        self.parsing.set(self.parser.buffered() as u64);
                         memory.room().await;
                     }
                     match self.bytes.next().await {
                         Some(Ok(chunk)) => {
                             self.parser.push(chunk);
-                            self.parsing.set(self.parser.buffered() as u64);
+                            self.count();
                         }
                         Some(Err(error)) => {
                             return Some((self.counted(vec![Err(self.explain(error))]), None));
@@ -179,11 +182,17 @@ impl Walk {
         }
     }
 
+    /// Counts what the parser holds, and what it has to take in.
+    fn count(&mut self) {
+        self.due.set(self.parser.lacks() as u64);
+        self.parsing.set(self.parser.buffered() as u64);
+    }
+
     fn counted(&mut self, members: Vec<Result<Keyed>>) -> Group {
         self.members = members.len();
         let mut charge = Charge::default();
+        self.count();
         if self.memory.is_some() {
-            self.parsing.set(self.parser.buffered() as u64);
             charge = Charge::new(self.memory.as_ref(), members.iter().flatten().map(weight).sum());
         }
         Group { members, charge }

@@ -52,7 +52,7 @@ pub(super) struct Input {
 }
 
 /// A piece of more bytes is gathered as its chunks come, so that it is not there twice at the end.
-const LARGE: usize = 8 << 20;
+pub(super) const LARGE: usize = 8 << 20;
 
 impl Input {
     /// Bytes that begin somewhere in an archive.

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use bytes::Bytes;
 
 use super::header::{self, BLOCK, Header, Kind, padded};
-use super::input::{Copies, Input};
+use super::input::{Copies, Input, LARGE};
 use super::pax::Extended;
 use super::{Member, Step, Warning, display, sniff};
 use crate::error::{Error, Result};
@@ -110,6 +110,15 @@ impl Parser {
     #[must_use]
     pub const fn buffered(&self) -> usize {
         self.input.len()
+    }
+
+    /// How many bytes have not been pushed yet of a member that is gathered as its chunks come: one of more than 8 MiB.
+    #[must_use]
+    pub const fn lacks(&self) -> usize {
+        match self.state {
+            State::Member { size, .. } if size > LARGE => size.saturating_sub(self.input.len()),
+            _ => 0,
+        }
     }
 
     /// Where in the archive the next unused byte stands.

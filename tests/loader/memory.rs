@@ -29,12 +29,12 @@ impl Store for InChunks {
     forward_to!(0);
 }
 
-/// 6 shards of 4 MB in samples of 16 KB, and one sample of 9 MB among them.
-async fn shards() -> (Manifest, InChunks) {
+/// Shards of 4 MB in samples of 16 KB, and one large sample among them.
+async fn shards(shards: usize, large: u64) -> (Manifest, InChunks) {
     let store = Memory::new();
     let mut names = Vec::new();
-    let (small, large) = (vec![1; 16 << 10], vec![2; 9 << 20]);
-    for shard in 0..6 {
+    let (small, large) = (vec![1; 16 << 10], vec![2; large as usize]);
+    for shard in 0..shards {
         let files: Vec<_> = (0..256).map(|i| format!("s{shard}_k{i}.bin")).collect();
         let body = |i| if (shard, i) == (3, 100) { &large[..] } else { &small[..] };
         let files: Vec<_> =
@@ -77,7 +77,7 @@ async fn run(builder: Builder<Batch<Vec<Fields<Bytes>>>>) -> (Vec<String>, u64) 
 
 #[tokio::test]
 async fn the_budget_is_kept_and_the_data_are_the_same() {
-    let (manifest, store) = shards().await;
+    let (manifest, store) = shards(6, 9 * MB).await;
     let build = || builder(&manifest, &store);
     let (keys, none) = run(build()).await;
     assert_eq!((keys.len(), none), (6 * 256, 0), "nothing is counted without a budget");
@@ -92,8 +92,20 @@ async fn the_budget_is_kept_and_the_data_are_the_same() {
 }
 
 #[tokio::test]
+async fn a_sample_that_is_larger_than_a_lanes_part_has_room_from_the_others() {
+    let (manifest, store) = shards(16, 24 * MB).await;
+    let build = || builder(&manifest, &store);
+    let (keys, _) = run(build()).await;
+    // A lane has 24 MB; the one with the large sample must hold 31.
+    let budget = 48 * MB;
+    let (same, most) = run(build().memory(budget)).await;
+    assert_eq!(same, keys);
+    assert!(most > 38 * MB && most * 100 <= budget * 105, "{most}");
+}
+
+#[tokio::test]
 async fn a_budget_that_is_far_too_small_stops_nothing() {
-    let (manifest, store) = shards().await;
+    let (manifest, store) = shards(6, 9 * MB).await;
     let build = || builder(&manifest, &store);
     let (keys, _) = run(build()).await;
     let (same, most) = run(build().memory(1)).await;
