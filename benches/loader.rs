@@ -3,13 +3,12 @@
 //! `cargo bench --bench loader` prints, medians of runs taken in turns where there are several:
 //! - growth: the rate with 10 and with 1,000,000 shards listed, the same tars behind them;
 //! - first batch: from the start of a new process to its first batch, from twins on disk;
-//! - memory: resident bytes after a tenth of a million samples, and after all of them;
 //! - trainer: how long one that is slower than the loader waits for its batches;
 //! - budget: the most that a loader with a budget of bytes held by its own count, and peak resident memory, which is more by what the
 //!   allocator keeps: thousands of small samples and one of 200 MB, batches as far ahead as they may be before a trainer that takes its time;
 //! - order: work that takes heavy-tailed times, delivered in order, against threads that do it in no order at all.
 //!
-//! `-- growth first memory trainer budget order` runs some of them; `-- --test` runs everything once on little data.
+//! `-- growth first trainer budget order` runs some of them; `-- --test` runs everything once on little data.
 
 #![allow(clippy::print_stdout, clippy::unwrap_used, missing_docs)]
 
@@ -21,77 +20,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use futures::future::BoxFuture;
 use futures::{StreamExt, TryStreamExt};
-use shardstream::loader::Builder;
 use shardstream::prelude::*;
 use shardstream::random::Rng;
-use shardstream::store::{ByteRange, ByteStream, Meta};
 use shardstream::testing;
-use support::{cores, line, medians, status_mb, twins};
+use support::endless::{Ten, endless, plain, take};
+use support::{cores, line, medians, runtime, status_mb, twins};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
-/// Ten tars in memory, under any number of names: `<anything><digit>.tar`.
-#[derive(Debug, Clone)]
-struct Ten(Memory);
-
-impl Ten {
-    fn name(path: &str) -> String {
-        format!("00000{}.tar", &path[path.len() - 5..path.len() - 4])
-    }
-}
-
-impl Store for Ten {
-    fn read(&self, path: &str, range: ByteRange) -> ByteStream {
-        self.0.read(&Self::name(path), range)
-    }
-
-    fn head<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Result<Meta>> {
-        Box::pin(async move { self.0.head(&Self::name(path)).await })
-    }
-
-    fn list<'a>(&'a self, prefix: &'a str) -> BoxFuture<'a, Result<Vec<Meta>>> {
-        self.0.list(prefix)
-    }
-
-    fn put<'a>(&'a self, path: &'a str, bytes: Bytes) -> BoxFuture<'a, Result<()>> {
-        self.0.put(path, bytes)
-    }
-}
-
-type Samples = Batch<Vec<Fields<Bytes>>>;
-
-fn plain(manifest: &Manifest, store: impl Store + Clone) -> Builder<Samples> {
-    let recipe = move |lane: &Lane| {
-        let shards = lane.shard_list().shuffle_shards().split_by_rank().split_by_worker();
-        shards.open_twins(store.clone()).expand().group_by_keys().shuffle(1000).batch(64)
-    };
-    Loader::builder(manifest, recipe)
-}
-
-/// Ten tars of a thousand samples each, over and over, in two lanes.
-fn endless() -> Builder<Samples> {
-    let (_, tars) = testing::shards(10, 1000);
-    let manifest = Manifest::of_shards((0..10).map(|i| format!("{i:07}.tar"))).unwrap();
-    plain(&manifest, Ten(tars)).workers(2).epochs(1 << 20)
-}
-
-/// Takes batches until there were so many samples.
-async fn take<B: shardstream::sample::Heads + Send + 'static>(
-    loader: &mut Loader<B>,
-    samples: usize,
-) {
-    let mut taken = 0;
-    while taken < samples {
-        taken += loader.next().await.unwrap().unwrap().heads().len();
-    }
-}
-
-fn runtime() -> tokio::runtime::Runtime {
-    tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap()
-}
 
 fn growth(rounds: usize, samples: usize) {
     let (_, tars) = testing::shards(10, 1000);
@@ -142,33 +79,6 @@ fn first(rounds: usize) {
     println!(
         "first batch of 64 (shuffle 1000, 2 lanes): {inside:.1} ms after main, {whole:.1} ms with the process, longest {:.1} ms of {rounds}",
         waits.last().unwrap().0
-    );
-}
-
-/// In a process of its own: resident memory after each tenth of the samples.
-fn memory_of(samples: usize) {
-    runtime().block_on(async {
-        let mut loader = endless().start().unwrap();
-        for _ in 0..10 {
-            take(&mut loader, samples / 10).await;
-            print!("{} ", status_mb("VmRSS"));
-        }
-    });
-    println!();
-}
-
-fn memory(samples: usize) {
-    let output = Command::new(std::env::current_exe().unwrap())
-        .arg(format!("memory={samples}"))
-        .output()
-        .unwrap();
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let resident: Vec<f64> = text.split_whitespace().map(|mb| mb.parse().unwrap()).collect();
-    let (first, last) = (resident[0], resident[resident.len() - 1]);
-    println!(
-        "memory: {first:.1} MB after {} samples, {last:.1} MB after {samples} ({:+.1} %)",
-        samples / 10,
-        (last / first - 1.0) * 100.0
     );
 }
 
@@ -296,9 +206,6 @@ fn main() {
     if let Some(told) = told("peak=") {
         return peak_of(&told);
     }
-    if let Some(samples) = told("memory=") {
-        return memory_of(samples.parse().unwrap());
-    }
     let is_test = std::env::args().any(|argument| argument == "--test");
     let parts: Vec<String> =
         std::env::args().skip(1).filter(|argument| !argument.starts_with("--")).collect();
@@ -309,9 +216,6 @@ fn main() {
     }
     if wanted("first") {
         first(size(21, 1));
-    }
-    if wanted("memory") {
-        memory(size(1_000_000, 10_000));
     }
     if wanted("trainer") {
         trainer(size(400, 5));

@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "no bench uses all of it")]
 
+pub(crate) mod endless;
+
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -35,6 +37,10 @@ pub(crate) fn status_mb(name: &str) -> f64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find(|line| line.starts_with(name)).unwrap_or_default();
     line.split_whitespace().nth(1).and_then(|kb| kb.parse::<f64>().ok()).unwrap_or(0.0) / 1024.0
+}
+
+pub(crate) fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap()
 }
 
 pub(crate) fn cores() -> usize {
