@@ -66,6 +66,7 @@ pub mod position;
 pub mod progress;
 pub mod random;
 pub mod recipe;
+mod recycled;
 mod redact;
 pub mod sample;
 pub mod shard;

@@ -10,7 +10,7 @@ const LAYERS: &[&[&str]] = &[
     &["position"],
     &["random", "redact"],
     &["error"],
-    &["recipe", "shelf", "progress", "topology", "memory"],
+    &["recipe", "shelf", "progress", "topology", "memory", "recycled"],
     &["sample", "tar", "store"],
     &["decode", "broadcast"],
     &["augment", "shard"],

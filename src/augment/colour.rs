@@ -4,7 +4,8 @@ use super::pixels::{check, no_picture, row};
 use super::{Augment, Needs, each_image};
 use crate::error::Result;
 use crate::random::Rng;
-use crate::sample::{Data, Fields, Image, Value, recycled};
+use crate::recycled;
+use crate::sample::{Data, Fields, Image, Value};
 
 /// Blends with black: factor 0 is black, 1 the picture.
 ///

@@ -2,7 +2,7 @@
 
 use super::pixels::{check, map_values, row};
 use super::resize::{self, Filter, Region};
-use super::{Augment, each_image};
+use super::{Augment, Needs, each_image};
 use crate::error::{Error, Result};
 use crate::random::Rng;
 use crate::sample::{Fields, Image, Value};
@@ -13,16 +13,8 @@ use crate::sample::{Fields, Image, Value};
 /// If it is empty or reaches beyond the picture.
 pub fn at(image: &Image, region: Region) -> Result<Image> {
     check(image)?;
+    check_inside(region, (image.width, image.height))?;
     let Region { x, y, width, height } = region;
-    let inside = |start: u32, length: u32, side: u32| {
-        length > 0 && start.checked_add(length).is_some_and(|end| end <= side)
-    };
-    if !inside(x, width, image.width) || !inside(y, height, image.height) {
-        return Err(Error::augment(format!(
-            "can't crop {width} x {height} at ({x}, {y}) from a picture of {} x {}",
-            image.width, image.height
-        )));
-    }
     let channels = usize::from(image.channels);
     let (from, to) = (x as usize * channels, (x + width) as usize * channels);
     let data = map_values!(image, (to - from) * height as usize, (values, out) => {
@@ -31,6 +23,21 @@ pub fn at(image: &Image, region: Region) -> Result<Image> {
         }
     });
     Ok(Image { width, height, channels: image.channels, data })
+}
+
+/// Refuses a rectangle that is empty or reaches beyond a picture of this size.
+pub(super) fn check_inside(region: Region, size: (u32, u32)) -> Result<()> {
+    let Region { x, y, width, height } = region;
+    let inside = |start: u32, length: u32, side: u32| {
+        length > 0 && start.checked_add(length).is_some_and(|end| end <= side)
+    };
+    if inside(x, width, size.0) && inside(y, height, size.1) {
+        return Ok(());
+    }
+    Err(Error::augment(format!(
+        "can't crop {width} x {height} at ({x}, {y}) from a picture of {} x {}",
+        size.0, size.1
+    )))
 }
 
 /// From the middle. Where the margins differ by one pixel, the even one of the two places is taken, as torchvision does.
@@ -99,6 +106,52 @@ impl Augment for CenterCrop {
             *image = center(image, self.width, self.height)?;
             Ok(())
         })
+    }
+}
+
+/// [`ResizeShortest`](super::ResizeShortest) and [`CenterCrop`] in one: the same picture, without the pixels that the crop would throw
+/// away (see [`resize::window`]). What torchvision's presets for evaluation begin with.
+///
+/// ```
+/// use shardstream::augment::{Augment, Normalize, ResizeCrop};
+/// let pipeline = (ResizeCrop::new(256, 224, 224), Normalize::imagenet());
+/// assert_eq!(pipeline.needs().size(), Some((256, 256)));
+/// ```
+#[derive(Debug, Clone, Copy)]
+pub struct ResizeCrop {
+    side: u32,
+    width: u32,
+    height: u32,
+    filter: Filter,
+}
+
+impl ResizeCrop {
+    /// The shorter side to `side`, and of that `width` x `height` from the middle.
+    #[must_use]
+    pub fn new(side: u32, width: u32, height: u32) -> Self {
+        Self { side, width, height, filter: Filter::default() }
+    }
+
+    /// By this filter.
+    #[must_use]
+    pub const fn filter(mut self, filter: Filter) -> Self {
+        self.filter = filter;
+        self
+    }
+}
+
+impl Augment for ResizeCrop {
+    fn apply(&self, fields: &mut Fields<Value>, rng: &mut Rng) -> Result<()> {
+        each_image(fields, rng, |image, _| {
+            let size = resize::shortest_size((image.width, image.height), self.side);
+            let part = center_region(size, (self.width, self.height))?;
+            *image = resize::window(image, size, part, self.filter)?;
+            Ok(())
+        })
+    }
+
+    fn needs(&self) -> Needs {
+        Needs::AtLeast(self.side, self.side)
     }
 }
 

@@ -41,7 +41,7 @@ use std::sync::Arc;
 
 pub use caption::PickCaption;
 pub use colour::{ColourJitter, RandomGrey};
-pub use crop::{CenterCrop, RandomCrop, RandomResizedCrop};
+pub use crop::{CenterCrop, RandomCrop, RandomResizedCrop, ResizeCrop};
 pub use fields::{Keep, Ragged, Rename, StripExtensions};
 pub use flip::RandomFlip;
 pub use normalize::{Normalize, normalize, normalize_batch};

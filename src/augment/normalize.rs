@@ -4,7 +4,8 @@ use super::pixels::{check, no_picture};
 use super::{Augment, Needs};
 use crate::error::{Error, Result};
 use crate::random::Rng;
-use crate::sample::{Data, Fields, Image, Normalized, Tables, Tensor, Value, recycled};
+use crate::recycled;
+use crate::sample::{Data, Fields, Image, Normalized, Tables, Tensor, Value};
 
 /// `(v / 255 - mean) / std` for each channel, as `f32` in `[C, H, W]` (65,535 in place of 255 for 16 bits).
 ///

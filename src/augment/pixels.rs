@@ -8,12 +8,12 @@ macro_rules! map_values {
     ($image:expr, $n:expr, ($values:ident, $out:ident) => $body:expr) => {
         match &$image.data {
             $crate::sample::Data::U8($values) => {
-                let mut $out = $crate::sample::recycled::room($n);
+                let mut $out = $crate::recycled::room($n);
                 $body;
                 $crate::sample::Data::U8($out)
             }
             $crate::sample::Data::U16($values) => {
-                let mut $out = $crate::sample::recycled::room($n);
+                let mut $out = $crate::recycled::room($n);
                 $body;
                 $crate::sample::Data::U16($out)
             }

@@ -7,10 +7,11 @@ use fir::images::{CroppedImage, ImageRef};
 use serde::Deserialize;
 
 use super::pixels::check;
-use super::{Augment, Needs, each_image};
+use super::{Augment, Needs, crop, each_image};
 use crate::error::{Error, Result};
 use crate::random::Rng;
-use crate::sample::{Data, Fields, Image, Value, recycled};
+use crate::recycled;
+use crate::sample::{Data, Fields, Image, Value};
 
 thread_local! {
     /// Holds the pictures between its two passes, so that their memory is used again.
@@ -92,15 +93,42 @@ pub fn with(image: &Image, size: (u32, u32), filter: Filter) -> Result<Image> {
     region(image, Region { x: 0, y: 0, width: image.width, height: image.height }, size, filter)
 }
 
+/// To `size`, of which only a part is computed and comes out: the same as cropping the resized picture, without the pixels beside it.
+/// But for rounding: a value here and there is off by 1.
+///
+/// # Errors
+/// If a side is 0, or the part is not inside the resized picture.
+pub fn window(image: &Image, size: (u32, u32), part: Region, filter: Filter) -> Result<Image> {
+    if size == (image.width, image.height) {
+        return crop::at(image, part);
+    }
+    crop::check_inside(part, size)?;
+    let along = |side: u32, size: u32| f64::from(side) / f64::from(size);
+    let (x, y) = (along(image.width, size.0), along(image.height, size.1));
+    let seen = fir::ResizeOptions::new().resize_alg(filter.algorithm()).crop(
+        f64::from(part.x) * x,
+        f64::from(part.y) * y,
+        f64::from(part.width) * x,
+        f64::from(part.height) * y,
+    );
+    let whole = Region { x: 0, y: 0, width: image.width, height: image.height };
+    convolve(image, whole, (part.width, part.height), seen)
+}
+
 /// A part of a picture to this size: the same as cropping first, without the copy.
 ///
 /// # Errors
 /// If a side is 0, or the region is not inside the picture.
-pub fn region(
+pub fn region(image: &Image, part: Region, size: (u32, u32), filter: Filter) -> Result<Image> {
+    convolve(image, part, size, fir::ResizeOptions::new().resize_alg(filter.algorithm()))
+}
+
+/// A part of a picture, beyond which nothing is seen, to this size.
+fn convolve(
     image: &Image,
     part: Region,
     (width, height): (u32, u32),
-    filter: Filter,
+    options: fir::ResizeOptions,
 ) -> Result<Image> {
     check(image)?;
     if width == 0 || height == 0 || u64::from(width) * u64::from(height) > 1 << 32 {
@@ -123,7 +151,6 @@ pub fn region(
     let source = CroppedImage::new(&source, part.x, part.y, part.width, part.height)
         .map_err(|e| fail(&e))?;
     let values = width as usize * height as usize * usize::from(image.channels);
-    let options = fir::ResizeOptions::new().resize_alg(filter.algorithm());
     let resize = |to: &mut [u8]| -> Result<()> {
         let mut to =
             fir::images::Image::from_slice_u8(width, height, to, kind).map_err(|e| fail(&e))?;

@@ -6,8 +6,8 @@ use serde_json::{Map, Value as Json};
 use super::pid::{Fixed, MultiResolution, Resolution};
 use super::{
     CenterCrop, ColourJitter, Fill, Filter, Keep, Normalize, PadTo, PickCaption, Pipeline, Ragged,
-    RandomCrop, RandomFlip, RandomGrey, RandomResizedCrop, Rename, ResizeExact, ResizeLongest,
-    ResizeShortest, StripExtensions,
+    RandomCrop, RandomFlip, RandomGrey, RandomResizedCrop, Rename, ResizeCrop, ResizeExact,
+    ResizeLongest, ResizeShortest, StripExtensions,
 };
 use crate::error::{Error, Result};
 
@@ -34,6 +34,13 @@ enum Step {
     CenterCrop {
         width: u32,
         height: u32,
+    },
+    ResizeCrop {
+        side: u32,
+        width: u32,
+        height: u32,
+        #[serde(default)]
+        filter: Filter,
     },
     RandomCrop {
         width: u32,
@@ -132,7 +139,7 @@ impl Pipeline {
     /// # Ok::<(), shardstream::Error>(())
     /// ```
     ///
-    /// The other parts: `resize` and `pad_to` (`width`, `height`; `fill`: `"edge"`, `"reflect"` or `{"value": 0}`), `resize_longest`,
+    /// The other parts: `resize_crop` (`side`, `width`, `height`), `resize` and `pad_to` (`width`, `height`; `fill`: `"edge"`, `"reflect"` or `{"value": 0}`), `resize_longest`,
     /// `center_crop`, `random_resized_crop` (`scale`, `ratio`: pairs of numbers), `random_grey`, `keep` and `ragged` (lists of names), and `PiD`'s
     /// two pipelines by the names under which it registers them: `{"image_caption_augmentor": {"resolution": 1024}}` (`threshold`, `padding_mask`,
     /// `as_image`) and `image_caption_multi_resolution_augmentor` (`as_image`).
@@ -197,6 +204,11 @@ impl Step {
             Self::CenterCrop { width, height } => {
                 sides([width, height])?;
                 to.then(CenterCrop::new(width, height))
+            }
+            Self::ResizeCrop { side, width, height, filter } => {
+                sides([side, side])?;
+                sides([width, height])?;
+                to.then(ResizeCrop::new(side, width, height).filter(filter))
             }
             Self::RandomCrop { width, height } => {
                 sides([width, height])?;

@@ -1,7 +1,7 @@
 //! From the colours that a file stores to those that are wanted.
 
 use crate::error::{Error, Result};
-use crate::sample::recycled::{self, Recycled};
+use crate::recycled::{self, Recycled};
 use crate::sample::{Data, Image};
 
 /// The colours in which pictures come out.

@@ -2,7 +2,7 @@
 
 use image::metadata::Orientation;
 
-use crate::sample::recycled::{self, Recycled};
+use crate::recycled::{self, Recycled};
 use crate::sample::{Data, Image};
 
 /// What an EXIF block says, with or without the header that some formats keep in front of it; nothing if it can't be read.

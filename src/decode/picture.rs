@@ -9,7 +9,8 @@ use super::Options;
 use super::colour::{self, Layout, Pixels};
 use super::{jpeg, orient, plain, png};
 use crate::error::{Error, Result};
-use crate::sample::{Data, Image, recycled};
+use crate::recycled;
+use crate::sample::{Data, Image};
 
 /// A picture, and whether it was damaged and let through.
 pub(super) struct Decoded {

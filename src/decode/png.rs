@@ -10,7 +10,8 @@ use super::colour::{Colour, Layout, Pixels};
 use super::orient::of_exif;
 use super::picture::{Raw, check_size, u16s};
 use crate::error::{Error, Result};
-use crate::sample::{Data, recycled};
+use crate::recycled;
+use crate::sample::Data;
 
 pub(super) fn decode(bytes: &[u8], options: &Options) -> Result<Raw> {
     read(bytes, options, false)

@@ -8,7 +8,8 @@ use super::orient::swaps;
 use super::picture::{Raw, check_size};
 use super::segments::orientation;
 use crate::error::{Error, Result};
-use crate::sample::{Data, recycled};
+use crate::recycled;
+use crate::sample::Data;
 
 /// Decodes a file. Tolerantly, what can't be read is grey; the result counts as mended.
 pub(super) fn read(bytes: &[u8], options: &Options, tolerant: bool) -> Result<Raw> {

@@ -6,7 +6,6 @@ pub mod fields;
 pub mod key;
 mod normalized;
 mod place;
-pub(crate) mod recycled;
 mod split;
 pub mod tensor;
 pub mod value;

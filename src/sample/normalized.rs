@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use super::batch::Collate;
 use super::columns::none;
-use super::recycled;
 use super::tensor::{Data, Tensor};
 use super::value::Image;
 use crate::error::{Error, Result};
+use crate::recycled;
 
 /// An 8-bit picture, and what each of its values will be as `f32`: a quarter of the memory of the numbers, which are written once, into
 /// their place in the batch `[B, C, H, W]`. Made by [`Normalize`](crate::augment::Normalize).

@@ -1,6 +1,6 @@
 //! A contiguous typed array in C order.
 
-use super::recycled;
+use crate::recycled;
 
 /// Elements of a [`Tensor`], in C order (last axis fastest).
 #[derive(Debug, Clone, PartialEq)]
@@ -43,6 +43,26 @@ macro_rules! for_each_data {
 }
 
 impl Data {
+    /// Keeps its memory for others, if it was taken there.
+    pub(super) fn keep(self) {
+        match self {
+            Self::F32(numbers) => recycled::keep(numbers),
+            Self::U8(values) => recycled::keep(values),
+            Self::U16(values) => recycled::keep(values),
+            _ => {}
+        }
+    }
+
+    /// That it is somebody else's from now on.
+    pub(super) fn give_away(&self) {
+        match self {
+            Self::F32(numbers) => recycled::give_away(numbers),
+            Self::U8(values) => recycled::give_away(values),
+            Self::U16(values) => recycled::give_away(values),
+            _ => {}
+        }
+    }
+
     /// Number of elements.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -242,7 +262,7 @@ impl Tensor {
     #[must_use]
     pub fn into_parts(mut self) -> (Vec<usize>, Data) {
         let data = std::mem::replace(&mut self.data, Data::U8(Vec::new()));
-        recycled::give_away(&data);
+        data.give_away();
         (std::mem::take(&mut self.shape), data)
     }
 
@@ -254,6 +274,6 @@ impl Tensor {
 
 impl Drop for Tensor {
     fn drop(&mut self) {
-        recycled::keep_data(std::mem::replace(&mut self.data, Data::U8(Vec::new())));
+        std::mem::replace(&mut self.data, Data::U8(Vec::new())).keep();
     }
 }

@@ -3,7 +3,6 @@
 use bytes::Bytes;
 
 use super::normalized::Normalized;
-use super::recycled;
 use super::tensor::{Data, Tensor};
 
 /// A decoded field of a sample.
@@ -122,7 +121,7 @@ impl Image {
     #[must_use]
     pub fn into_data(mut self) -> Data {
         let data = std::mem::replace(&mut self.data, Data::U8(Vec::new()));
-        recycled::give_away(&data);
+        data.give_away();
         data
     }
 
@@ -165,7 +164,7 @@ impl Clone for Image {
 
 impl Drop for Image {
     fn drop(&mut self) {
-        recycled::keep_data(std::mem::replace(&mut self.data, Data::U8(Vec::new())));
+        std::mem::replace(&mut self.data, Data::U8(Vec::new())).keep();
     }
 }
 

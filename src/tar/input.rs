@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use bytes::{Buf, Bytes, BytesMut};
 
 use super::header::{BLOCK, Block};
+use crate::recycled;
 
 /// A chunk: what is left of it, and how long it was at first.
 #[derive(Debug)]
@@ -27,7 +28,7 @@ pub(super) struct Copies {
 impl Copies {
     pub(super) fn copy(&mut self, piece: &[u8]) -> Bytes {
         if piece.len() > SMALL {
-            return Bytes::copy_from_slice(piece);
+            return recycled::bytes(recycled::copy(piece));
         }
         if self.room.capacity() < piece.len() {
             self.room = BytesMut::with_capacity(SHARED);
@@ -131,12 +132,12 @@ impl Input {
         let taken = match self.chunks.front() {
             None => Bytes::new(),
             Some(front) if front.rest.len() < n => {
-                let mut whole = Vec::with_capacity(n);
+                let mut whole = recycled::room(n);
                 for chunk in &self.chunks {
                     let more = chunk.rest.len().min(n - whole.len());
                     whole.extend_from_slice(&chunk.rest[..more]);
                 }
-                whole.into()
+                recycled::bytes(whole)
             }
             Some(front) if n >= front.length.div_ceil(2) => front.rest.slice(..n),
             Some(front) => copies.copy(&front.rest[..n]),

@@ -74,7 +74,7 @@ fn a_decoded_picture_is_the_same_whatever_was_there_before() {
                 let n = first.as_ref().map_or(1 << 18, |image| image.data.len());
                 large += usize::from(n >= 64 << 10);
                 for value in [0, 0xff] {
-                    leave(value, &[n, n / 3, n / 4, n / 3 * 4]);
+                    leave(value, &[n, n / 2, n / 3, n / 4, n / 4 * 3, n / 3 * 4]);
                     let again = decoded(decoder, path, &bytes);
                     assert!(again == first, "{} over {value:#x}", path.display());
                 }

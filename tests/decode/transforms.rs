@@ -7,9 +7,11 @@ use serde_json::Value as Json;
 use shardstream::augment::pad::Margins;
 use shardstream::augment::resize::Region;
 use shardstream::augment::{
-    Fill, Filter, colour, crop, flip, normalize, normalize_batch, pad, resize,
+    Augment, CenterCrop, Fill, Filter, Pipeline, ResizeCrop, ResizeShortest, colour, crop, flip,
+    normalize, normalize_batch, pad, resize,
 };
-use shardstream::sample::{Collate, Data, Image, Tensor};
+use shardstream::random::Rng;
+use shardstream::sample::{Collate, Data, Fields, Image, Tensor, Value};
 
 use crate::support::{data, pattern, picture};
 
@@ -155,6 +157,67 @@ fn a_region_resized_is_the_crop_resized() {
         let cropped = resize::with(&crop::at(&photo, region).unwrap(), (40, 50), filter).unwrap();
         assert_eq!(resize::region(&photo, region, (40, 50), filter).unwrap(), cropped);
     }
+}
+
+/// Differs by 1 at most, and in few places.
+fn same_but_for_rounding(one: &Image, other: &Image) {
+    assert_eq!((one.width, one.height), (other.width, other.height));
+    let (one, other) = (one.data.as_bytes(), other.data.as_bytes());
+    let differences = one.iter().zip(other.iter()).filter(|(a, b)| a != b);
+    assert!(differences.clone().all(|(a, b)| a.abs_diff(*b) == 1));
+    assert!(differences.count() * 100 <= one.len());
+}
+
+#[test]
+fn a_window_is_the_crop_of_the_resized_picture() {
+    let photo = picture("decode/photo-a.png");
+    let whole = (photo.width, photo.height);
+    for filter in [Filter::Nearest, Filter::Bilinear, Filter::Bicubic, Filter::Lanczos] {
+        // Smaller and larger, by odd factors; in the middle and at both ends.
+        for size in [(97, 61), (64, 200), (333, 251), whole] {
+            let resized = resize::with(&photo, size, filter).unwrap();
+            for (x, y) in [(0, 0), (11, 7), (size.0 - 40, size.1 - 30)] {
+                let part = Region { x, y, width: 40, height: 30 };
+                let window = resize::window(&photo, size, part, filter).unwrap();
+                same_but_for_rounding(&window, &crop::at(&resized, part).unwrap());
+            }
+        }
+    }
+    let beyond = Region { x: 60, y: 0, width: 40, height: 30 };
+    let error = resize::window(&photo, (97, 61), beyond, Filter::default()).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "augment: can't crop 40 x 30 at (60, 0) from a picture of 97 x 61"
+    );
+}
+
+#[test]
+fn resizing_and_cropping_in_one_is_the_same_as_in_two() {
+    let apply = |pipeline: &dyn Augment, image: &Image| {
+        let mut fields = Fields::from_iter([("image".into(), Value::Image(image.clone()))]);
+        pipeline.apply(&mut fields, &mut Rng::keyed(&[1])).map_err(|error| error.to_string())?;
+        Ok::<_, String>(fields.get("image").unwrap().as_image().unwrap().clone())
+    };
+    let photo = picture("decode/photo-a.png");
+    let tall = resize::exact(&photo, 61, 90).unwrap();
+    for (side, width, height) in [(57, 40, 50), (57, 57, 57), (photo.height, 33, 20), (57, 70, 57)]
+    {
+        for filter in [Filter::Bilinear, Filter::Lanczos] {
+            for image in [&photo, &tall] {
+                let two =
+                    (ResizeShortest::new(side).filter(filter), CenterCrop::new(width, height));
+                let one = ResizeCrop::new(side, width, height).filter(filter);
+                match (apply(&one, image), apply(&two, image)) {
+                    (Ok(one), Ok(two)) => same_but_for_rounding(&one, &two),
+                    (one, two) => assert_eq!(one, two),
+                }
+                assert_eq!(one.needs(), two.needs());
+            }
+        }
+    }
+    let json = r#"[{"resize_crop": {"side": 57, "width": 40, "height": 50, "filter": "lanczos"}}]"#;
+    let one = ResizeCrop::new(57, 40, 50).filter(Filter::Lanczos);
+    assert_eq!(apply(&Pipeline::from_json(json).unwrap(), &photo), apply(&one, &photo));
 }
 
 #[test]

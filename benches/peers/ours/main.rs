@@ -15,7 +15,7 @@ use std::io::Read;
 use std::time::Instant;
 
 use futures::TryStreamExt;
-use shardstream::augment::{Augment, CenterCrop, Normalize, ResizeShortest};
+use shardstream::augment::{Augment, Normalize, ResizeCrop};
 use shardstream::prelude::*;
 use shardstream::sample::{Data, Heads};
 use shardstream::store::ByteRange;
@@ -105,8 +105,7 @@ async fn decode(
 ) -> Result<usize> {
     let Pictures { shortest, crop, batch } = work;
     let recipe = move |lane: &Lane| {
-        let parts =
-            (ResizeShortest::new(shortest), CenterCrop::new(crop, crop), Normalize::imagenet());
+        let parts = (ResizeCrop::new(shortest, crop, crop), Normalize::imagenet());
         let decoder = match parts.needs().size() {
             Some((width, height)) => Decoder::new().at_least(width, height),
             None => Decoder::new(),

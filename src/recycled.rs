@@ -1,9 +1,9 @@
-//! Memory of batches and pictures, used again: fresh memory costs a page fault for every 4 KiB, which is a good part of all work.
+//! Memory of batches, pictures and large members, used again: fresh memory costs a page fault for every 4 KiB, which is a good part of all work.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::tensor::Data;
+use bytes::Bytes;
 
 /// What is smaller is left to the allocator, in bytes.
 const LEAST: usize = 64 << 10;
@@ -62,23 +62,27 @@ pub(crate) fn keep<T: Recycled>(array: Vec<T>) {
     T::pool().put(array);
 }
 
-/// The same for whatever type it is of.
-pub(super) fn keep_data(data: Data) {
-    match data {
-        Data::F32(numbers) => keep(numbers),
-        Data::U8(values) => keep(values),
-        Data::U16(values) => keep(values),
-        _ => {}
+/// That an array is somebody else's from now on.
+pub(crate) fn give_away<T: Recycled>(array: &Vec<T>) {
+    T::pool().give_away(array);
+}
+
+/// Bytes whose memory is kept when the last slice of them is dropped.
+pub(crate) fn bytes(array: Vec<u8>) -> Bytes {
+    if array.len() < LEAST { array.into() } else { Bytes::from_owner(Lent(array)) }
+}
+
+struct Lent(Vec<u8>);
+
+impl AsRef<[u8]> for Lent {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
     }
 }
 
-/// That an array is somebody else's from now on.
-pub(super) fn give_away(data: &Data) {
-    match data {
-        Data::F32(numbers) => f32::pool().give_away(numbers),
-        Data::U8(values) => u8::pool().give_away(values),
-        Data::U16(values) => u16::pool().give_away(values),
-        _ => {}
+impl Drop for Lent {
+    fn drop(&mut self) {
+        keep(std::mem::take(&mut self.0));
     }
 }
 
@@ -110,13 +114,14 @@ impl<T: Copy + Default> Pool<T> {
     }
 
     fn room(&self, n: usize) -> Vec<T> {
-        let mut room = self.take(n);
+        let mut room = self.take(n, Vec::with_capacity);
         room.clear();
         room
     }
 
     fn to_fill(&self, n: usize) -> Vec<T> {
-        let mut room = self.take(n);
+        // Memory that is new is zero as it comes from the system: nothing writes to it twice.
+        let mut room = self.take(n, |n| vec![T::default(); n]);
         room.resize(n, T::default());
         room
     }
@@ -125,13 +130,13 @@ impl<T: Copy + Default> Pool<T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn take(&self, n: usize) -> Vec<T> {
+    fn take(&self, n: usize, new: impl FnOnce(usize) -> Vec<T>) -> Vec<T> {
         if n * size_of::<T>() < LEAST {
-            return Vec::with_capacity(n);
+            return new(n);
         }
         let again = self.rooms().take(n);
         again.unwrap_or_else(|| {
-            let new = Vec::with_capacity(n);
+            let new = new(n);
             self.rooms().lend(size(&new));
             new
         })
@@ -159,7 +164,7 @@ impl<T> Rooms<T> {
     }
 
     fn take(&mut self, n: usize) -> Option<Vec<T>> {
-        let fits = |room: &Vec<T>| room.capacity() >= n && room.capacity() / 2 <= n;
+        let fits = |room: &Vec<T>| room.capacity() >= n && room.capacity() - n <= n / 4;
         let mut newest = self.kept.iter().enumerate().rev().take(LOOKED_AT);
         let (at, _) = newest.find(|(_, room)| fits(room))?;
         let room = self.kept.remove(at)?;
@@ -209,16 +214,32 @@ mod tests {
         room.extend([1, 2, 3]);
         let at = room.as_ptr();
         pool.put(room);
-        for (n, why) in [(4 * LEAST, "too small"), (LEAST, "far too large")] {
+        for (n, why) in [(4 * LEAST, "too small"), (2 * LEAST, "far too large")] {
             assert_eq!(pool.room(n).capacity(), n);
             assert_eq!(kept(&pool), 1, "{why}");
         }
-        let again = pool.room(2 * LEAST);
+        let again = pool.room(5 * LEAST / 2);
         assert!(again.as_ptr() == at && again.is_empty());
         assert_eq!(kept(&pool), 0);
         pool.put(again);
-        let again = pool.to_fill(2 * LEAST);
-        assert!(again.as_ptr() == at && again.len() == 2 * LEAST);
+        let again = pool.to_fill(5 * LEAST / 2);
+        assert!(again.as_ptr() == at && again.len() == 5 * LEAST / 2);
+    }
+
+    #[test]
+    fn bytes_come_back_with_their_last_slice() {
+        // A size that no other test takes.
+        let mut array = room(3_000_017);
+        array.resize(3_000_017, 7);
+        let at = array.as_ptr();
+        let whole = bytes(array);
+        let slice = whole.slice(5..9);
+        drop(whole);
+        assert_ne!(room::<u8>(3_000_017).as_ptr(), at);
+        assert_eq!(slice, [7; 4][..]);
+        drop(slice);
+        assert_eq!(room::<u8>(2_900_000).as_ptr(), at);
+        assert_eq!(bytes(vec![1, 2]), [1, 2][..]);
     }
 
     #[test]
