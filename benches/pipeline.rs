@@ -172,7 +172,7 @@ fn decoding(runtime: &tokio::runtime::Runtime, rounds: usize, work: &Work) {
                 .augment(move |fields, _| normalize.picture(prepare(&fields)?))
                 .batch(batch)
         };
-        Loader::builder(&manifest, recipe).workers(2)
+        Loader::builder(&manifest, recipe)
     };
     let loose = || {
         let (decoder, normalize) = (decoder.clone(), Normalize::symmetric());
@@ -186,7 +186,7 @@ fn decoding(runtime: &tokio::runtime::Runtime, rounds: usize, work: &Work) {
             });
             pictures.batch(batch)
         };
-        Loader::builder(&manifest, recipe).workers(2)
+        Loader::builder(&manifest, recipe)
     };
     let placed = || {
         let bytes = batch * 3 * (side * side * 4) as usize;
@@ -212,8 +212,8 @@ fn decoding(runtime: &tokio::runtime::Runtime, rounds: usize, work: &Work) {
         "{total} {name} -> shortest side {shortest}, crop {side}, normalised f32 batches of {batch}"
     );
     line(&format!("bare loop on {cores} threads"), took[0], total, None);
-    line("pipeline, 2 lanes", took[1], total, Some(took[0]));
-    line("pipeline, 2 lanes, into the caller's memory", took[2], total, Some(took[0]));
+    line("pipeline", took[1], total, Some(took[0]));
+    line("pipeline, into the caller's memory", took[2], total, Some(took[0]));
 }
 
 fn main() {

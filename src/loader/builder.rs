@@ -97,6 +97,8 @@ impl<B: Heads + Send + 'static> Builder<B> {
     }
 
     /// Tasks that read at once (1). They never change the data of a lane; on the first run ranks times workers is the number of lanes.
+    /// One is enough for pictures, which it decodes and collates on all cores; more help where a single reader can't keep up, and each
+    /// holds batches of its own.
     pub fn workers(mut self, workers: u32) -> Self {
         self.workers = workers;
         self

@@ -6,8 +6,8 @@
 //! | `members` | the members of each tar, by the parser alone |
 //! | `samples` | members grouped into samples, as a stream |
 //! | `batches-1`, `batches-2` | the same by the loader on 1 or 2 workers, in batches of 64 |
-//! | `decode` | pictures: shortest side 256, centre 224 x 224, normalised, batches of 64; the loader, 2 workers |
-//! | `decode-4k` | pictures: shortest side 1024, centre 1024 x 1024, normalised, batches of 8; the loader, 2 workers |
+//! | `decode` | pictures: shortest side 256, centre 224 x 224, normalised, batches of 64; the loader as it is by default |
+//! | `decode-4k` | pictures: shortest side 1024, centre 1024 x 1024, normalised, batches of 8; the same |
 //! | `mean`, `mean-4k` | the mean of all numbers that the last two give, untimed: to see that all peers do the same |
 
 use std::fs::File;
@@ -118,7 +118,7 @@ async fn decode(
         });
         pictures.batch(batch)
     };
-    let mut loader = Loader::builder(manifest, recipe).workers(2).start()?;
+    let mut loader = Loader::builder(manifest, recipe).start()?;
     let mut samples = 0;
     while let Some(batch) = loader.try_next().await? {
         samples += batch.heads().len();
