@@ -69,7 +69,7 @@ pub(crate) fn give_away<T: Recycled>(array: &Vec<T>) {
 
 /// Bytes whose memory is kept when the last slice of them is dropped.
 pub(crate) fn bytes(array: Vec<u8>) -> Bytes {
-    if array.len() < LEAST { array.into() } else { Bytes::from_owner(Lent(array)) }
+    if array.capacity() < LEAST { array.into() } else { Bytes::from_owner(Lent(array)) }
 }
 
 struct Lent(Vec<u8>);
@@ -235,10 +235,13 @@ mod tests {
         let whole = bytes(array);
         let slice = whole.slice(5..9);
         drop(whole);
-        assert_ne!(room::<u8>(3_000_017).as_ptr(), at);
+        let other: Vec<u8> = room(3_000_017);
+        assert_ne!(other.as_ptr(), at);
+        drop(bytes(other));
         assert_eq!(slice, [7; 4][..]);
         drop(slice);
-        assert_eq!(room::<u8>(2_900_000).as_ptr(), at);
+        let again: Vec<u8> = room(2_900_000);
+        assert_eq!(again.as_ptr(), at);
         assert_eq!(bytes(vec![1, 2]), [1, 2][..]);
     }
 

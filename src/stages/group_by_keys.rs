@@ -1,6 +1,5 @@
 //! `group_by_keys`: consecutive members of one key become a sample, which gets its place in the order.
 
-use std::collections::VecDeque;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -13,7 +12,7 @@ use pin_project_lite::pin_project;
 
 use super::expand::{Entry, Member};
 use super::field_names::Names;
-use super::open_shard::OpenShard;
+use super::open_shard::{Grouped, OpenShard};
 use crate::error::{Error, Result, Scope};
 use crate::recipe;
 use crate::sample::key::Key;
@@ -84,7 +83,7 @@ struct Group {
     names: Names,
     /// Ordinal at which the next shard begins.
     next: u64,
-    out: VecDeque<Result<Sample<Fields<Bytes>>>>,
+    out: Grouped,
 }
 
 impl Group {
@@ -190,7 +189,7 @@ impl Group {
     fn opened<'a>(
         slot: &'a mut Option<OpenShard>,
         next: &mut u64,
-        out: &mut VecDeque<Result<Sample<Fields<Bytes>>>>,
+        out: &mut Grouped,
         shard: &Arc<Shard>,
     ) -> &'a mut OpenShard {
         if slot.as_ref().is_some_and(|open| !Arc::ptr_eq(&open.shard, shard))

@@ -16,6 +16,9 @@ use crate::sample::key::{Key, KeyRule};
 use crate::sample::{Collate, Fields, Head, Name, Origin, Sample};
 use crate::shard::Shard;
 
+/// Samples and faults that wait to be taken.
+pub(super) type Grouped = VecDeque<Result<Sample<Fields<Bytes>>>>;
+
 /// The shard that is being grouped.
 pub(super) struct OpenShard {
     pub(super) shard: Arc<Shard>,
@@ -82,7 +85,7 @@ impl OpenShard {
     }
 
     /// Ends a run that would read a repeated list for ever and find nothing.
-    pub(super) fn look_back(&self, out: &mut VecDeque<Result<Sample<Fields<Bytes>>>>) {
+    pub(super) fn look_back(&self, out: &mut Grouped) {
         let Some(round) = &self.shard.context.round else { return };
         if !round.goes_on(self.had_a_sample) {
             let error = Error::config(
@@ -93,11 +96,7 @@ impl OpenShard {
     }
 
     /// Begins the sample of a member, whose name becomes the key.
-    pub(super) fn begin(
-        &mut self,
-        member: &mut Member,
-        out: &mut VecDeque<Result<Sample<Fields<Bytes>>>>,
-    ) {
+    pub(super) fn begin(&mut self, member: &mut Member, out: &mut Grouped) {
         let mut stem = std::mem::take(&mut member.name);
         stem.truncate(member.key);
         let (key, renamed_from) = match member.rule.key(&stem) {
@@ -161,7 +160,7 @@ impl OpenShard {
     }
 
     /// Closes the pending sample.
-    pub(super) fn flush(&mut self, last: bool, out: &mut VecDeque<Result<Sample<Fields<Bytes>>>>) {
+    pub(super) fn flush(&mut self, last: bool, out: &mut Grouped) {
         let Some(mut pending) = self.pending.take() else { return };
         let index = self.index;
         self.index += 1;
@@ -223,7 +222,7 @@ impl OpenShard {
     }
 
     /// Reports a broken place that costs no sample that is known of.
-    pub(super) fn tell(&self, error: Error, out: &mut VecDeque<Result<Sample<Fields<Bytes>>>>) {
+    pub(super) fn tell(&self, error: Error, out: &mut Grouped) {
         if self.owes(self.index) {
             out.push_back(Err(error.in_shard(self.origin.shard.as_str())));
         }
@@ -235,7 +234,7 @@ impl OpenShard {
         key: &Bytes,
         message: &'static str,
         member: Option<&Member>,
-        out: &mut VecDeque<Result<Sample<Fields<Bytes>>>>,
+        out: &mut Grouped,
     ) {
         if self.owes(self.index) {
             let mut error = Error::group(message)
