@@ -22,8 +22,8 @@ pub struct LaneMemory {
     /// Its part of the budget.
     share: u64,
     held: AtomicU64,
-    /// What is still to come of large members.
-    due: AtomicU64,
+    /// What it holds, and what is still to come of large members.
+    expected: AtomicU64,
     /// Whether the trainer waits for this lane: then it reads on, whatever is held.
     awaited: AtomicBool,
 }
@@ -33,7 +33,10 @@ pub struct LaneMemory {
 pub struct Charge {
     lane: Option<Arc<LaneMemory>>,
     bytes: u64,
+    /// Not held yet: still to come of a large member.
     is_due: bool,
+    /// Whether what is due has its place in the budget.
+    has_room: bool,
 }
 
 impl LaneMemory {
@@ -46,7 +49,7 @@ impl LaneMemory {
                 budget: Arc::clone(&budget),
                 share: bytes / lanes as u64,
                 held: AtomicU64::new(0),
-                due: AtomicU64::new(0),
+                expected: AtomicU64::new(0),
                 awaited: AtomicBool::new(false),
             })
         };
@@ -59,27 +62,24 @@ impl LaneMemory {
         self.held.load(Ordering::SeqCst)
     }
 
-    /// What it holds, and what it has to take in.
-    fn expected(&self) -> u64 {
-        self.held() + self.due.load(Ordering::SeqCst)
-    }
-
-    const fn counter(&self, is_due: bool) -> &AtomicU64 {
-        if is_due { &self.due } else { &self.held }
-    }
-
     fn take(&self, bytes: u64, is_due: bool) {
-        self.counter(is_due).fetch_add(bytes, Ordering::SeqCst);
+        if !is_due {
+            self.held.fetch_add(bytes, Ordering::SeqCst);
+        }
+        self.expected.fetch_add(bytes, Ordering::SeqCst);
         self.budget.expected.fetch_add(bytes, Ordering::SeqCst);
     }
 
     fn give_back(&self, bytes: u64, is_due: bool) {
-        let crosses = |before: u64, limit: u64| before >= limit && before - bytes < limit;
-        self.counter(is_due).fetch_sub(bytes, Ordering::SeqCst);
-        let mine = crosses(self.expected() + bytes, self.share);
-        let all =
-            crosses(self.budget.expected.fetch_sub(bytes, Ordering::SeqCst), self.budget.bytes);
-        if mine || all {
+        if !is_due {
+            self.held.fetch_sub(bytes, Ordering::SeqCst);
+        }
+        let sinks_below = |counter: &AtomicU64, limit: u64| {
+            let before = counter.fetch_sub(bytes, Ordering::SeqCst);
+            before >= limit && before - bytes < limit
+        };
+        let mine = sinks_below(&self.expected, self.share);
+        if sinks_below(&self.budget.expected, self.budget.bytes) || mine {
             self.budget.room.notify_waiters();
         }
     }
@@ -91,23 +91,29 @@ impl LaneMemory {
         }
     }
 
-    /// Whether more may be read. A lane that has to take in a large member may have more than its part, which the others then lack.
-    fn has_room(&self) -> bool {
-        let some_is_left = self.budget.expected.load(Ordering::SeqCst) < self.budget.bytes;
-        let in_its_part = self.expected() < self.share || self.due.load(Ordering::SeqCst) > 0;
-        some_is_left && in_its_part || self.awaited.load(Ordering::SeqCst)
+    /// Whether more may be read by one that has so much to take in. A large member whose bytes have their place in the budget may come,
+    /// though its lane has more than its part then: the others lack it.
+    fn has_room(&self, due: &mut Charge) -> bool {
+        let all = self.budget.expected.load(Ordering::SeqCst);
+        let has_room = if due.bytes > 0 {
+            due.has_room |= all <= self.budget.bytes;
+            due.has_room
+        } else {
+            all < self.budget.bytes && self.expected.load(Ordering::SeqCst) < self.share
+        };
+        has_room || self.awaited.load(Ordering::SeqCst)
     }
 
-    /// Waits until more may be read: until there is room, or the trainer waits for this lane.
+    /// Waits until more may be read: until there is room, or the trainer waits for this lane. `due` is what this reader has to take in.
     ///
     /// # Cancel safety
     /// Nothing is taken.
-    pub async fn room(&self) {
+    pub async fn room(&self, due: &mut Charge) {
         loop {
             let mut told = std::pin::pin!(self.budget.room.notified());
             // From here on nothing is missed.
             told.as_mut().enable();
-            if self.has_room() {
+            if self.has_room(due) {
                 return;
             }
             told.await;
@@ -127,7 +133,7 @@ impl Charge {
     /// Nothing yet of what this lane has to take in.
     #[must_use]
     pub fn due(lane: Option<&Arc<LaneMemory>>) -> Self {
-        Self { lane: lane.cloned(), bytes: 0, is_due: true }
+        Self { lane: lane.cloned(), is_due: true, ..Self::default() }
     }
 
     /// Whether anybody counts.
@@ -150,6 +156,7 @@ impl Charge {
             lane.give_back(self.bytes - bytes, self.is_due);
         }
         self.bytes = bytes;
+        self.has_room &= bytes > 0;
     }
 }
 
@@ -200,42 +207,86 @@ mod tests {
     #[test]
     fn reading_waits_for_room_or_until_it_is_awaited() {
         let [lane] = lanes();
+        let mut nothing = [(); 4].map(|()| Charge::due(Some(&lane)));
+        let [one, two, three, four] = &mut nothing;
         let mut held = Charge::new(Some(&lane), 99);
-        assert!(lane.room().now_or_never().is_some());
+        assert!(lane.room(one).now_or_never().is_some());
         held.set(100);
-        let mut waits = Box::pin(lane.room());
+        let mut waits = Box::pin(lane.room(two));
         assert!(waits.as_mut().now_or_never().is_none());
         lane.set_awaited(true);
         assert!(waits.now_or_never().is_some());
         lane.set_awaited(false);
-        let mut waits = Box::pin(lane.room());
+        let mut waits = Box::pin(lane.room(three));
         assert!(waits.as_mut().now_or_never().is_none());
         drop(held);
         assert!(waits.now_or_never().is_some());
+        assert!(lane.room(four).now_or_never().is_some());
+    }
+
+    #[test]
+    fn who_waits_is_told_whoever_gives_back_last() {
+        let [lane] = lanes();
+        let rounds = 20_000;
+        let barrier = std::sync::Barrier::new(3);
+        std::thread::scope(|scope| {
+            for bytes in [5, 96] {
+                let (lane, barrier) = (&lane, &barrier);
+                scope.spawn(move || {
+                    for _ in 0..rounds {
+                        let charge = Charge::new(Some(lane), bytes);
+                        barrier.wait();
+                        barrier.wait();
+                        drop(charge);
+                        barrier.wait();
+                        barrier.wait();
+                    }
+                });
+            }
+            let mut missed = 0;
+            for _ in 0..rounds {
+                barrier.wait();
+                let mut nothing = Charge::due(Some(&lane));
+                let mut waits = Box::pin(lane.room(&mut nothing));
+                assert!(waits.as_mut().now_or_never().is_none());
+                barrier.wait();
+                barrier.wait();
+                // It looks again only if it was told.
+                missed += usize::from(waits.now_or_never().is_none());
+                barrier.wait();
+            }
+            assert_eq!(missed, 0);
+        });
     }
 
     #[test]
     fn what_a_large_member_needs_the_others_lack() {
         let [one, other] = lanes();
-        let _ahead = Charge::new(Some(&one), 60);
-        let mut waits = Box::pin(one.room());
-        assert!(waits.as_mut().now_or_never().is_some());
+        let has_room =
+            |lane: &LaneMemory, due: &mut Charge| lane.room(due).now_or_never().is_some();
+        let mut nothing = Charge::due(Some(&one));
+        let ahead = Charge::new(Some(&one), 60);
         // Of 200 bytes 160 are spoken for: the large member may come, and the other lane has 40.
         let mut due = Charge::due(Some(&one));
         due.set(100);
         assert_eq!((one.held(), other.held()), (60, 0));
-        assert!(one.room().now_or_never().is_some());
-        let held = Charge::new(Some(&other), 40);
-        assert!(other.room().now_or_never().is_none());
-        assert!(one.room().now_or_never().is_none(), "together they have all");
-        let mut waits = Box::pin(other.room());
+        assert!(has_room(&one, &mut due));
+        assert!(!has_room(&one, &mut nothing), "its twin has no more than the lane's part");
+        assert!(has_room(&other, &mut nothing));
+        let held = Charge::new(Some(&other), 41);
+        assert!(!has_room(&other, &mut nothing));
+        assert!(has_room(&one, &mut due), "it had its place before");
+        // Another one comes too late for that, until there is room.
+        let mut late = Charge::due(Some(&other));
+        late.set(50);
+        let mut waits = Box::pin(other.room(&mut late));
         assert!(waits.as_mut().now_or_never().is_none());
         drop(due);
         assert!(waits.now_or_never().is_some());
-        drop(held);
-        // One's own part is the limit for all that is not large.
-        let _more = Charge::new(Some(&one), 40);
-        assert!(one.room().now_or_never().is_none());
-        assert!(other.room().now_or_never().is_some());
+        drop((ahead, held));
+        // The next large member asks anew.
+        late.set(0);
+        late.set(201);
+        assert!(!has_room(&other, &mut late));
     }
 }

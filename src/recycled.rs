@@ -1,4 +1,4 @@
-//! Memory of batches, pictures and large members, used again: fresh memory costs a page fault for every 4 KiB, which is a good part of all work.
+//! Memory of batches, of pictures, and of members that lay in several chunks, used again: fresh memory costs a page fault for every 4 KiB, which is a good part of all work.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -137,7 +137,8 @@ impl<T: Copy + Default> Pool<T> {
         let again = self.rooms().take(n);
         again.unwrap_or_else(|| {
             let new = new(n);
-            self.rooms().lend(size(&new));
+            // What goes is freed when nobody waits for the lock any more.
+            let _gone = self.rooms().lend_new(size(&new));
             new
         })
     }
@@ -163,6 +164,12 @@ impl<T> Rooms<T> {
         self.peak_bytes = self.peak_bytes.max(self.lent_bytes);
     }
 
+    /// Lends what was not kept here, and says which ones are not kept any more.
+    fn lend_new(&mut self, bytes: usize) -> Vec<Vec<T>> {
+        self.lend(bytes);
+        self.too_many()
+    }
+
     fn take(&mut self, n: usize) -> Option<Vec<T>> {
         let fits = |room: &Vec<T>| room.capacity() >= n && room.capacity() - n <= n / 4;
         let mut newest = self.kept.iter().enumerate().rev().take(LOOKED_AT);
@@ -184,6 +191,11 @@ impl<T> Rooms<T> {
         self.peak_bytes -= (idle * bytes as u128 / (FORGET * self.peak_bytes as u128)) as usize;
         self.kept_bytes += bytes;
         self.kept.push_back(room);
+        self.too_many()
+    }
+
+    /// Takes out what is more than was needed at once.
+    fn too_many(&mut self) -> Vec<Vec<T>> {
         let mut gone = Vec::new();
         // The peak is never below what is lent.
         let most = (self.peak_bytes + self.peak_bytes / 4 - self.lent_bytes).min(KEPT);
@@ -210,6 +222,8 @@ mod tests {
     #[test]
     fn what_is_dropped_is_taken_again_if_it_fits() {
         let pool = Pool::<u8>::new();
+        // So much was needed at once.
+        pool.give_away(&pool.room(40 * LEAST));
         let mut room = pool.room(3 * LEAST);
         room.extend([1, 2, 3]);
         let at = room.as_ptr();
@@ -270,6 +284,17 @@ mod tests {
         assert_eq!(kept(&pool), 51);
         let smallest = pool.rooms().kept.iter().map(Vec::capacity).min();
         assert!(smallest.is_some_and(|smallest| smallest >= (10 << 20) / 4 + 9), "the newest");
+    }
+
+    #[test]
+    fn what_does_not_fit_makes_room_for_what_is_needed() {
+        let pool = Pool::<u8>::new();
+        let small: Vec<_> = (0..100).map(|_| pool.room(LEAST)).collect();
+        small.into_iter().for_each(|room| pool.put(room));
+        let _large: Vec<_> = (0..40).map(|_| pool.room(2 * LEAST)).collect();
+        let rooms = pool.rooms();
+        let all = rooms.kept_bytes + rooms.lent_bytes;
+        assert!(all <= 125 * LEAST, "{} in place of 100", all / LEAST);
     }
 
     #[test]

@@ -94,7 +94,7 @@ pub fn with(image: &Image, size: (u32, u32), filter: Filter) -> Result<Image> {
 }
 
 /// To `size`, of which only a part is computed and comes out: the same as cropping the resized picture, without the pixels beside it.
-/// But for rounding: a value here and there is off by 1.
+/// But for rounding: a value here and there is off by 1, more where a pixel is nearly transparent. By [`Filter::Nearest`] it is exact.
 ///
 /// # Errors
 /// If a side is 0, or the part is not inside the resized picture.
@@ -102,17 +102,24 @@ pub fn window(image: &Image, size: (u32, u32), part: Region, filter: Filter) -> 
     if size == (image.width, image.height) {
         return crop::at(image, part);
     }
+    if filter == Filter::Nearest {
+        // Rounding would decide between one pixel and its neighbour: another label.
+        return crop::at(&with(image, size, filter)?, part);
+    }
     crop::check_inside(part, size)?;
-    let along = |side: u32, size: u32| f64::from(side) / f64::from(size);
-    let (x, y) = (along(image.width, size.0), along(image.height, size.1));
-    let seen = fir::ResizeOptions::new().resize_alg(filter.algorithm()).crop(
-        f64::from(part.x) * x,
-        f64::from(part.y) * y,
-        f64::from(part.width) * x,
-        f64::from(part.height) * y,
-    );
+    let (left, width) = stretch(image.width, size.0, part.x, part.width);
+    let (top, height) = stretch(image.height, size.1, part.y, part.height);
+    let seen = fir::ResizeOptions::new().resize_alg(filter.algorithm());
+    let seen = seen.crop(left, top, width, height);
     let whole = Region { x: 0, y: 0, width: image.width, height: image.height };
     convolve(image, whole, (part.width, part.height), seen)
+}
+
+/// Where a stretch of a resized side lies on the side as it was: its beginning and its length, never beyond the end.
+fn stretch(side: u32, size: u32, start: u32, length: u32) -> (f64, f64) {
+    let scale = f64::from(side) / f64::from(size);
+    let start = f64::from(start) * scale;
+    (start, (f64::from(length) * scale).min(f64::from(side) - start))
 }
 
 /// A part of a picture to this size: the same as cropping first, without the copy.
@@ -257,4 +264,22 @@ part! {
 part! {
     /// Resizes the longer side to a length, the other in proportion.
     ResizeLongest(side) |own, size| longest_size(size, own.side), |own| (own.side, own.side)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stretch_ends_where_the_side_ends() {
+        for side in 1..2000 {
+            for size in [224, 299, 300, 333, 336, 380, 1024] {
+                for length in [1, 100, size] {
+                    let (start, length) = stretch(side, size, size - length, length);
+                    assert!(start >= 0.0 && length > 0.0, "{side} {size}");
+                    assert!(start + length <= f64::from(side), "{side} {size}");
+                }
+            }
+        }
+    }
 }

@@ -27,6 +27,8 @@ pub(super) struct Side {
     members: vec::IntoIter<Result<Keyed>>,
     /// Of these members.
     charge: Charge,
+    /// Of the last one that was handed out: it counts until the next one is, for its sample is being gathered until then.
+    handed_out: Charge,
 }
 
 /// Members of a chunk, or of a few.
@@ -44,6 +46,7 @@ impl Side {
         memory: Option<Arc<LaneMemory>>,
     ) -> Self {
         let path = redact(&tar.path).into_owned();
+        let handed_out = Charge::new(memory.as_ref(), 0);
         let walk = Walk {
             path: path.clone(),
             bytes: tar.bytes,
@@ -65,6 +68,7 @@ impl Side {
             groups: Pump::spawn(groups, GROUPS),
             members: Vec::new().into_iter(),
             charge: Charge::default(),
+            handed_out,
         }
     }
 
@@ -72,7 +76,11 @@ impl Side {
     pub(super) fn poll_member(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Keyed>>> {
         loop {
             if let Some(member) = self.members.next() {
-                self.charge.give_back(member.as_ref().map_or(0, weight));
+                if self.charge.counts() {
+                    let bytes = member.as_ref().map_or(0, weight);
+                    self.handed_out.set(bytes);
+                    self.charge.give_back(bytes);
+                }
                 return Poll::Ready(member.map(Some));
             }
             match ready!(self.groups.poll_next_unpin(cx)) {
@@ -142,7 +150,7 @@ impl Walk {
                 Ok(Step::NeedMore) => {
                     self.count();
                     if let Some(memory) = &self.memory {
-                        memory.room().await;
+                        memory.room(&mut self.due).await;
                     }
                     match self.bytes.next().await {
                         Some(Ok(chunk)) => {
@@ -184,8 +192,8 @@ impl Walk {
 
     /// Counts what the parser holds, and what it has to take in.
     fn count(&mut self) {
-        self.due.set(self.parser.lacks() as u64);
         self.parsing.set(self.parser.buffered() as u64);
+        self.due.set(self.parser.lacks() as u64);
     }
 
     fn counted(&mut self, members: Vec<Result<Keyed>>) -> Group {
