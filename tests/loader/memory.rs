@@ -1,5 +1,8 @@
 //! A budget of bytes for all that a loader holds: kept, and without any effect on the data.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
 use shardstream::loader::Builder;
@@ -101,6 +104,52 @@ async fn a_sample_that_is_larger_than_a_lanes_part_has_room_from_the_others() {
     let (same, most) = run(build().memory(budget)).await;
     assert_eq!(same, keys);
     assert!(most > 38 * MB && most * 100 <= budget * 105, "{most}");
+}
+
+/// Counts the bytes that were read.
+#[derive(Debug, Clone)]
+struct Counting(InChunks, Arc<AtomicU64>);
+
+impl Store for Counting {
+    fn read(&self, path: &str, range: ByteRange) -> ByteStream {
+        let count = Arc::clone(&self.1);
+        let counted = move |chunk: &Bytes| {
+            count.fetch_add(chunk.len() as u64, Ordering::SeqCst);
+        };
+        self.0.read(path, range).inspect_ok(counted).boxed()
+    }
+
+    forward_to!(0);
+}
+
+#[tokio::test]
+async fn all_that_was_read_counts_until_it_is_delivered() {
+    let memory = Memory::new();
+    let large = vec![3; 9 << 20];
+    let names: Vec<_> = (0..20).map(|i| format!("k{i:02}.mp4")).collect();
+    let files: Vec<_> = names.iter().map(|name| (name.as_str(), &large[..])).collect();
+    memory.put("0.tar", testing::tar(&files)).await.unwrap();
+    let read = Arc::new(AtomicU64::new(0));
+    let store = Counting(InChunks(memory), Arc::clone(&read));
+    let manifest = Manifest::of_shards(["0.tar"]).unwrap();
+    let recipe = move |lane: &Lane| {
+        lane.shard_list().open_twins(store.clone()).expand().group_by_keys().batch(1)
+    };
+    let builder = Loader::builder(&manifest, recipe).prefetch(1).memory(1 << 40);
+    let mut loader = builder.start().unwrap();
+    let mut delivered = 0;
+    while let Some(batch) = loader.try_next().await.unwrap() {
+        delivered += 9 * MB * batch.heads.len() as u64;
+        drop(batch);
+        for _ in 0..1000 {
+            tokio::task::yield_now().await;
+        }
+        let there = read.load(Ordering::SeqCst) - delivered;
+        let held = loader.memory_held().unwrap();
+        // But for headers; what is on its way from a file counts as 5 MiB in any case.
+        assert!(held + MB > there && held < there + 6 * MB, "{held} of {there}");
+    }
+    assert_eq!(delivered, 20 * 9 * MB);
 }
 
 #[tokio::test]
