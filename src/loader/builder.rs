@@ -149,9 +149,11 @@ impl<B: Heads + Send + 'static> Builder<B> {
         self
     }
 
-    /// How many bytes the lanes of this rank may hold at once (no limit): what is read and not yet parsed, samples in every stage, batches until their heads are dropped. Each sample counts by its fields, decoded ones by their values, and in a batch by
-    /// its part of it; of a file that is open 5 MiB are on their way. What an allocator keeps comes on top, memory that is kept to be used again (at most 512 MiB), and what a store reads ahead
-    /// over a network, which has a budget of its own ([`RemoteOptions::budget`](crate::store::RemoteOptions)).
+    /// How many bytes the lanes of this rank may hold at once (no limit): what is read and not yet parsed, samples in every stage, batches
+    /// until their heads are dropped. Each sample counts by its fields, decoded ones by their values, and in a batch by its part of it; of a
+    /// file that is open 5 MiB are on their way. On top come what an allocator keeps, memory that is kept to be used again (at most 512 MiB of
+    /// a type), and what a store reads ahead over a network, which has a budget of its own
+    /// ([`RemoteOptions::budget`](crate::store::RemoteOptions)).
     ///
     /// Each lane has an equal part, and reads on beyond it only for a trainer that waits for it; or to take in a member of more than 8 MiB,
     /// whose room the other lanes lack until it is used. So what a recipe must hold at once (its open tars, its shuffle buffer, a batch)
