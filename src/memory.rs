@@ -28,14 +28,19 @@ pub struct LaneMemory {
     awaited: AtomicBool,
 }
 
-/// Bytes that are held, or due; dropping it gives them back. A clone holds nothing, since the bytes are there once.
+/// Bytes that are held; dropping it gives them back. A clone holds nothing, since the bytes are there once.
 #[derive(Debug, Default)]
 pub struct Charge {
     lane: Option<Arc<LaneMemory>>,
     bytes: u64,
-    /// Not held yet: still to come of a large member.
-    is_due: bool,
-    /// Whether what is due has its place in the budget.
+}
+
+/// Bytes that are still to come of a large member; dropping it gives them back.
+#[derive(Debug)]
+pub struct Due {
+    lane: Option<Arc<LaneMemory>>,
+    bytes: u64,
+    /// Whether they have their place in the budget.
     has_room: bool,
 }
 
@@ -62,21 +67,16 @@ impl LaneMemory {
         self.held.load(Ordering::SeqCst)
     }
 
-    fn take(&self, bytes: u64, is_due: bool) {
-        if !is_due {
-            self.held.fetch_add(bytes, Ordering::SeqCst);
-        }
-        self.expected.fetch_add(bytes, Ordering::SeqCst);
-        self.budget.expected.fetch_add(bytes, Ordering::SeqCst);
-    }
-
-    fn give_back(&self, bytes: u64, is_due: bool) {
-        if !is_due {
-            self.held.fetch_sub(bytes, Ordering::SeqCst);
+    /// It is to be so many bytes where it was so many before.
+    fn expect(&self, before: u64, bytes: u64) {
+        if bytes >= before {
+            self.expected.fetch_add(bytes - before, Ordering::SeqCst);
+            self.budget.expected.fetch_add(bytes - before, Ordering::SeqCst);
+            return;
         }
         let sinks_below = |counter: &AtomicU64, limit: u64| {
-            let before = counter.fetch_sub(bytes, Ordering::SeqCst);
-            before >= limit && before - bytes < limit
+            let from = counter.fetch_sub(before - bytes, Ordering::SeqCst);
+            from >= limit && from - (before - bytes) < limit
         };
         let mine = sinks_below(&self.expected, self.share);
         if sinks_below(&self.budget.expected, self.budget.bytes) || mine {
@@ -93,7 +93,7 @@ impl LaneMemory {
 
     /// Whether more may be read by one that has so much to take in. A large member whose bytes have their place in the budget may come,
     /// though its lane has more than its part then: the others lack it.
-    fn has_room(&self, due: &mut Charge) -> bool {
+    fn has_room(&self, due: &mut Due) -> bool {
         let all = self.budget.expected.load(Ordering::SeqCst);
         let has_room = if due.bytes > 0 {
             due.has_room |= all <= self.budget.bytes;
@@ -108,7 +108,7 @@ impl LaneMemory {
     ///
     /// # Cancel safety
     /// Nothing is taken.
-    pub async fn room(&self, due: &mut Charge) {
+    pub async fn room(&self, due: &mut Due) {
         loop {
             let mut told = std::pin::pin!(self.budget.room.notified());
             // From here on nothing is missed.
@@ -130,12 +130,6 @@ impl Charge {
         charge
     }
 
-    /// Nothing yet of what this lane has to take in.
-    #[must_use]
-    pub fn due(lane: Option<&Arc<LaneMemory>>) -> Self {
-        Self { lane: lane.cloned(), is_due: true, ..Self::default() }
-    }
-
     /// Whether anybody counts.
     #[must_use]
     pub const fn counts(&self) -> bool {
@@ -150,13 +144,13 @@ impl Charge {
     /// It is so many bytes now.
     pub fn set(&mut self, bytes: u64) {
         let Some(lane) = &self.lane else { return };
-        if bytes > self.bytes {
-            lane.take(bytes - self.bytes, self.is_due);
+        if bytes >= self.bytes {
+            lane.held.fetch_add(bytes - self.bytes, Ordering::SeqCst);
         } else {
-            lane.give_back(self.bytes - bytes, self.is_due);
+            lane.held.fetch_sub(self.bytes - bytes, Ordering::SeqCst);
         }
+        lane.expect(self.bytes, bytes);
         self.bytes = bytes;
-        self.has_room &= bytes > 0;
     }
 }
 
@@ -167,6 +161,28 @@ impl Clone for Charge {
 }
 
 impl Drop for Charge {
+    fn drop(&mut self) {
+        self.set(0);
+    }
+}
+
+impl Due {
+    /// Nothing yet of what this lane has to take in. Without a budget nothing is counted.
+    #[must_use]
+    pub fn new(lane: Option<&Arc<LaneMemory>>) -> Self {
+        Self { lane: lane.cloned(), bytes: 0, has_room: false }
+    }
+
+    /// It is so many bytes now. With none the next large member asks for its place anew.
+    pub fn set(&mut self, bytes: u64) {
+        let Some(lane) = &self.lane else { return };
+        lane.expect(self.bytes, bytes);
+        self.bytes = bytes;
+        self.has_room &= bytes > 0;
+    }
+}
+
+impl Drop for Due {
     fn drop(&mut self) {
         self.set(0);
     }
@@ -207,7 +223,7 @@ mod tests {
     #[test]
     fn reading_waits_for_room_or_until_it_is_awaited() {
         let [lane] = lanes();
-        let mut nothing = [(); 4].map(|()| Charge::due(Some(&lane)));
+        let mut nothing = [(); 4].map(|()| Due::new(Some(&lane)));
         let [one, two, three, four] = &mut nothing;
         let mut held = Charge::new(Some(&lane), 99);
         assert!(lane.room(one).now_or_never().is_some());
@@ -246,7 +262,7 @@ mod tests {
             let mut missed = 0;
             for _ in 0..rounds {
                 barrier.wait();
-                let mut nothing = Charge::due(Some(&lane));
+                let mut nothing = Due::new(Some(&lane));
                 let mut waits = Box::pin(lane.room(&mut nothing));
                 assert!(waits.as_mut().now_or_never().is_none());
                 barrier.wait();
@@ -262,12 +278,11 @@ mod tests {
     #[test]
     fn what_a_large_member_needs_the_others_lack() {
         let [one, other] = lanes();
-        let has_room =
-            |lane: &LaneMemory, due: &mut Charge| lane.room(due).now_or_never().is_some();
-        let mut nothing = Charge::due(Some(&one));
+        let has_room = |lane: &LaneMemory, due: &mut Due| lane.room(due).now_or_never().is_some();
+        let mut nothing = Due::new(Some(&one));
         let ahead = Charge::new(Some(&one), 60);
         // Of 200 bytes 160 are spoken for: the large member may come, and the other lane has 40.
-        let mut due = Charge::due(Some(&one));
+        let mut due = Due::new(Some(&one));
         due.set(100);
         assert_eq!((one.held(), other.held()), (60, 0));
         assert!(has_room(&one, &mut due));
@@ -277,7 +292,7 @@ mod tests {
         assert!(!has_room(&other, &mut nothing));
         assert!(has_room(&one, &mut due), "it had its place before");
         // Another one comes too late for that, until there is room.
-        let mut late = Charge::due(Some(&other));
+        let mut late = Due::new(Some(&other));
         late.set(50);
         let mut waits = Box::pin(other.room(&mut late));
         assert!(waits.as_mut().now_or_never().is_none());

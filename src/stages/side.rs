@@ -10,7 +10,7 @@ use super::align::Keyed;
 use super::open_twins::Tar;
 use super::pump::Pump;
 use crate::error::{Error, Result, Scope};
-use crate::memory::{Charge, LaneMemory};
+use crate::memory::{Charge, Due, LaneMemory};
 use crate::sample::key::KeyRule;
 use crate::shard::KeyIndex;
 use crate::store::{ByteStream, redact};
@@ -56,7 +56,7 @@ impl Side {
             filter,
             gap: None,
             parsing: Charge::new(memory.as_ref(), 0),
-            due: Charge::due(memory.as_ref()),
+            due: Due::new(memory.as_ref()),
             members: 0,
             memory,
             _on_its_way: tar.charge,
@@ -115,7 +115,7 @@ struct Walk {
     /// What the parser holds.
     parsing: Charge,
     /// What is still to come of a large member.
-    due: Charge,
+    due: Due,
     /// How many members the last group had: the next one has about as many.
     members: usize,
     _on_its_way: Charge,
