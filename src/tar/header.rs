@@ -63,13 +63,35 @@ fn text(field: &[u8]) -> &[u8] {
     field.iter().position(|&b| b == 0).map_or(field, |end| &field[..end])
 }
 
+/// The octal digits that a word of text begins with: how many, and their value.
+fn digits(word: [u8; 8]) -> (u32, u64) {
+    let word = u64::from_be_bytes(word);
+    // Of a byte that is a digit, 0x30 to 0x37, nothing is left.
+    let other = (word ^ 0x3030_3030_3030_3030) & 0xf8f8_f8f8_f8f8_f8f8;
+    let count = other.leading_zeros() / 8;
+    // What is no digit goes; then two, four and eight digits at a time move together.
+    let word = word.unbounded_shr(64 - 8 * count) & 0x0707_0707_0707_0707;
+    let word = (word | word >> 5) & 0x003f_003f_003f_003f;
+    let word = (word | word >> 10) & 0x0000_0fff_0000_0fff;
+    let word = (word | word >> 20) & 0x0000_0000_00ff_ffff;
+    (count, word)
+}
+
 /// Octal digits among blanks. Blank is 0. Some writers put a NUL in front.
 fn octal(field: &[u8]) -> Option<u64> {
     // As nearly all writers do: digits, and a NUL or a blank and a NUL.
-    let digits = field.iter().take_while(|&&b| matches!(b, b'0'..=b'7')).count();
-    let ends = matches!(&field[digits..], [] | [0, ..] | [b' '] | [b' ', 0, ..]);
-    if ends && (1..=21).contains(&digits) {
-        return Some(field[..digits].iter().fold(0, |n, &digit| n << 3 | u64::from(digit - b'0')));
+    if let Some((first, rest)) = field.split_first_chunk() {
+        let (count, number) = digits(*first);
+        let (count, number) = match (count, rest) {
+            (8, &[a, b, c, d]) => {
+                let (more, low) = digits([a, b, c, d, 0, 0, 0, 0]);
+                (8 + more as usize, number << (3 * more) | low)
+            }
+            (count, _) => (count as usize, number),
+        };
+        if count > 0 && matches!(&field[count..], [] | [0, ..] | [b' '] | [b' ', 0, ..]) {
+            return Some(number);
+        }
     }
     let field = field.strip_prefix(&[0]).unwrap_or(field);
     let digits = text(field).trim_ascii();

@@ -7,13 +7,6 @@ use bytes::{Buf, Bytes, BytesMut};
 use super::header::{BLOCK, Block};
 use crate::recycled;
 
-/// A chunk: what is left of it, and how long it was at first.
-#[derive(Debug)]
-struct Chunk {
-    rest: Bytes,
-    length: usize,
-}
-
 /// Pieces of at most this many bytes share a block of memory.
 const SMALL: usize = 1 << 10;
 /// Size of a block that pieces share: it lives as long as the last of them.
@@ -41,11 +34,15 @@ impl Copies {
 /// A queue of chunks with an offset.
 #[derive(Debug, Default)]
 pub(super) struct Input {
-    chunks: VecDeque<Chunk>,
-    /// Bytes in all chunks.
-    length: usize,
-    /// Bytes that were used before.
-    offset: u64,
+    /// What is left of the first chunk: no bytes only if nothing waits behind it.
+    front: Bytes,
+    /// How long that chunk was at first.
+    front_length: usize,
+    behind: VecDeque<Bytes>,
+    /// Bytes in those.
+    behind_length: usize,
+    /// Where in the archive they end.
+    end: u64,
     /// Where bytes that lie in several chunks are put together.
     scratch: Vec<u8>,
     /// The first of the bytes that wait, where they belong to a piece that is larger than what has come of it.
@@ -58,39 +55,50 @@ pub(super) const LARGE: usize = 8 << 20;
 impl Input {
     /// Bytes that begin somewhere in an archive.
     pub(super) fn from(offset: u64) -> Self {
-        Self { offset, ..Self::default() }
+        Self { end: offset, ..Self::default() }
     }
 
     pub(super) fn push(&mut self, chunk: Bytes) {
-        if !chunk.is_empty() {
-            self.length += chunk.len();
-            self.chunks.push_back(Chunk { length: chunk.len(), rest: chunk });
+        self.end += chunk.len() as u64;
+        if self.front.is_empty() {
+            self.front_length = chunk.len();
+            self.front = chunk;
+        } else if !chunk.is_empty() {
+            self.behind_length += chunk.len();
+            self.behind.push_back(chunk);
         }
     }
 
     /// How many bytes wait.
     pub(super) const fn len(&self) -> usize {
-        self.length
+        self.gathered.len() + self.front.len() + self.behind_length
     }
 
     /// Where in the archive the next byte stands.
     pub(super) const fn offset(&self) -> u64 {
-        self.offset
+        self.end - self.len() as u64
+    }
+
+    /// Whether the next `n` bytes lie in one chunk.
+    fn in_front(&self, n: usize) -> bool {
+        self.gathered.is_empty() && self.front.len() >= n
     }
 
     /// The next `n` bytes in one piece, if they are there. They stay.
     pub(super) fn peek(&mut self, n: usize) -> Option<&[u8]> {
+        if self.in_front(n) { Some(&self.front[..n]) } else { self.peek_across(n) }
+    }
+
+    #[cold]
+    fn peek_across(&mut self, n: usize) -> Option<&[u8]> {
         self.ungather();
-        if self.length < n {
+        if self.len() < n {
             return None;
         }
-        if self.chunks.front().is_some_and(|chunk| chunk.rest.len() >= n) {
-            return self.chunks.front().map(|chunk| &chunk.rest[..n]);
-        }
         self.scratch.clear();
-        for chunk in &self.chunks {
-            let more = chunk.rest.len().min(n - self.scratch.len());
-            self.scratch.extend_from_slice(&chunk.rest[..more]);
+        for chunk in std::iter::once(&self.front).chain(&self.behind) {
+            let more = chunk.len().min(n - self.scratch.len());
+            self.scratch.extend_from_slice(&chunk[..more]);
         }
         Some(&self.scratch)
     }
@@ -102,48 +110,68 @@ impl Input {
 
     /// Drops up to `n` bytes, says how many.
     pub(super) fn skip(&mut self, n: u64) -> u64 {
+        match usize::try_from(n) {
+            Ok(few) if self.in_front(few) && few < self.front.len() => {
+                self.front.advance(few);
+                n
+            }
+            _ => self.skip_across(n),
+        }
+    }
+
+    #[cold]
+    fn skip_across(&mut self, n: u64) -> u64 {
         self.ungather();
-        let dropped = usize::try_from(n).map_or(self.length, |n| n.min(self.length));
+        let dropped = usize::try_from(n).map_or(self.len(), |n| n.min(self.len()));
         let mut left = dropped;
         while left > 0 {
-            let Some(front) = self.chunks.front_mut() else { break };
-            let step = left.min(front.rest.len());
-            front.rest.advance(step);
+            let step = left.min(self.front.len());
+            self.advance(step);
             left -= step;
-            if front.rest.is_empty() {
-                self.chunks.pop_front();
-            }
         }
-        self.length -= dropped;
-        self.offset += dropped as u64;
         dropped as u64
+    }
+
+    /// Drops bytes of the first chunk; the next one follows it.
+    fn advance(&mut self, n: usize) {
+        self.front.advance(n);
+        if self.front.is_empty() {
+            self.front = self.behind.pop_front().unwrap_or_default();
+            self.front_length = self.front.len();
+            self.behind_length -= self.front_length;
+        }
     }
 
     /// Takes the next `n` bytes out, all that it is asked for until they are there: as a slice if they fill at least half of their
     /// chunk, else as a copy. `None` if they aren't there.
     pub(super) fn take(&mut self, n: usize, copies: &mut Copies) -> Option<Bytes> {
-        let in_one = self.chunks.front().is_some_and(|front| front.rest.len() >= n);
-        if !self.gathered.is_empty() || (n > LARGE && !in_one) {
-            return self.gather(n);
+        if !self.in_front(n) {
+            return self.take_across(n);
         }
-        if self.length < n {
-            return None;
-        }
-        let taken = match self.chunks.front() {
-            None => Bytes::new(),
-            Some(front) if front.rest.len() < n => {
-                let mut whole = recycled::room(n);
-                for chunk in &self.chunks {
-                    let more = chunk.rest.len().min(n - whole.len());
-                    whole.extend_from_slice(&chunk.rest[..more]);
-                }
-                recycled::bytes(whole)
-            }
-            Some(front) if n >= front.length.div_ceil(2) => front.rest.slice(..n),
-            Some(front) => copies.copy(&front.rest[..n]),
+        let taken = if n >= self.front_length.div_ceil(2) {
+            self.front.slice(..n)
+        } else {
+            copies.copy(&self.front[..n])
         };
         self.skip(n as u64);
         Some(taken)
+    }
+
+    #[cold]
+    fn take_across(&mut self, n: usize) -> Option<Bytes> {
+        if !self.gathered.is_empty() || n > LARGE {
+            return self.gather(n);
+        }
+        if self.len() < n {
+            return None;
+        }
+        let mut whole = recycled::room(n);
+        while whole.len() < n {
+            let step = self.front.len().min(n - whole.len());
+            whole.extend_from_slice(&self.front[..step]);
+            self.advance(step);
+        }
+        Some(recycled::bytes(whole))
     }
 
     /// Moves what is there of the next `n` bytes into one piece, and takes it out once it is whole.
@@ -151,24 +179,26 @@ impl Input {
         // Memory that nothing was written to costs nothing, should far less come than a header says. Without room it grows.
         let _ = self.gathered.try_reserve_exact(n.saturating_sub(self.gathered.len()));
         while self.gathered.len() < n {
-            let front = self.chunks.front_mut()?;
-            let step = front.rest.len().min(n - self.gathered.len());
-            self.gathered.extend_from_slice(&front.rest[..step]);
-            front.rest.advance(step);
-            if front.rest.is_empty() {
-                self.chunks.pop_front();
+            if self.front.is_empty() {
+                return None;
             }
+            let step = self.front.len().min(n - self.gathered.len());
+            self.gathered.extend_from_slice(&self.front[..step]);
+            self.advance(step);
         }
-        self.length -= n;
-        self.offset += n as u64;
         Some(std::mem::take(&mut self.gathered).into())
     }
 
     /// Puts back what was gathered of a piece that is not wanted any more.
     fn ungather(&mut self) {
         if !self.gathered.is_empty() {
-            let rest = Bytes::from(std::mem::take(&mut self.gathered));
-            self.chunks.push_front(Chunk { length: rest.len(), rest });
+            let gathered = Bytes::from(std::mem::take(&mut self.gathered));
+            let front = std::mem::replace(&mut self.front, gathered);
+            self.front_length = self.front.len();
+            if !front.is_empty() {
+                self.behind_length += front.len();
+                self.behind.push_front(front);
+            }
         }
     }
 }
@@ -193,7 +223,7 @@ mod tests {
         let (mut input, mut copies) = (Input::default(), Copies::default());
         for (at, chunk) in all.chunks(CHUNK).enumerate() {
             assert!(input.take(LARGE + CHUNK, &mut copies).is_none());
-            assert!(input.chunks.is_empty(), "nothing is there twice");
+            assert!(input.front.is_empty(), "nothing is there twice");
             assert_eq!((input.len(), input.offset()), (at * CHUNK, 0));
             input.push(Bytes::copy_from_slice(chunk));
             if at * CHUNK == LARGE {

@@ -35,18 +35,20 @@ pub struct Parser {
     extended: Extended,
     /// Where the first of them begins.
     first_header: Option<u64>,
+    /// Of the member whose body is due.
+    name: Bytes,
     /// Whether the last header was looked for behind a broken place.
     gap: bool,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 enum State {
     /// A header is due.
     Header,
     /// The body of an extended header is due.
     Extended { kind: Kind, size: usize },
     /// The body of a member is due.
-    Member { name: Bytes, size: usize, header_offset: u64 },
+    Member { size: usize, header_offset: u64 },
     /// A header has stated a size, but perhaps no bytes follow.
     Doubtful { size: u64 },
     /// Bytes that nobody wants; the last `padding` of them may be missing at the end of the archive.
@@ -78,6 +80,7 @@ impl Parser {
             global: Extended::default(),
             extended: Extended::default(),
             first_header: None,
+            name: Bytes::new(),
             gap: false,
         }
     }
@@ -154,7 +157,22 @@ impl Parser {
     #[allow(clippy::should_implement_trait, reason = "an iterator can't say that it needs more")]
     pub fn next(&mut self) -> Result<Step> {
         loop {
-            match self.advance() {
+            // What goes on in nearly all calls: without a way through `Option`s, which is a copy of the member for each.
+            let advanced = match self.state {
+                State::Header => self.read_header(),
+                State::Extended { kind, size } => self.read_extended(kind, size),
+                State::Member { size, header_offset } => {
+                    let data_offset = self.input.offset();
+                    if let Some(data) = self.input.take(size, &mut self.copies) {
+                        let name = std::mem::take(&mut self.name);
+                        self.pass_padding(size as u64);
+                        return Ok(Step::Member(Member { name, data, header_offset, data_offset }));
+                    }
+                    self.cut_off("the member", size)
+                }
+                state => self.advance(state),
+            };
+            match advanced {
                 Ok(Some(step)) => return Ok(step),
                 Ok(None) => {}
                 Err(error) => {
@@ -165,21 +183,25 @@ impl Parser {
         }
     }
 
-    /// One state further. `None` if there is nothing to say yet.
-    fn advance(&mut self) -> Result<Option<Step>> {
-        match self.state {
-            State::Header => self.read_header(),
-            State::Extended { kind, size } => self.read_extended(kind, size),
-            State::Member { size, .. } => self.read_member(size),
-            State::Doubtful { size } => Ok(self.decide(size)),
+    fn advance(&mut self, state: State) -> Result<Option<Step>> {
+        match state {
             State::Skip { left, padding } => self.skip(left, padding),
+            State::Doubtful { size } => Ok(self.decide(size)),
             State::Ended { reported } => Ok(self.drain(reported)),
             State::Search => Ok(self.search()),
             State::Over { clean } => {
                 self.input.skip(u64::MAX);
                 Ok(Some(Step::End { clean }))
             }
+            State::Header | State::Extended { .. } | State::Member { .. } => Ok(None),
         }
+    }
+
+    /// Goes on behind what fills a body of `size` bytes up to whole blocks.
+    fn pass_padding(&mut self, size: u64) {
+        let padding = padded(size) - size;
+        let left = padding - self.input.skip(padding);
+        self.state = if left == 0 { State::Header } else { State::Skip { left, padding } };
     }
 
     fn read_header(&mut self) -> Result<Option<Step>> {
@@ -254,7 +276,8 @@ impl Parser {
         let (state, step) = if is_file {
             // At most `max_member`, and more than fits into memory never comes together.
             let size = usize::try_from(size).unwrap_or(usize::MAX);
-            (State::Member { name: self.copies.copy(&name), size, header_offset }, None)
+            self.name = self.copies.copy(&name);
+            (State::Member { size, header_offset }, None)
         } else {
             let warning = left_out(kind, header, orphan).map(|message| Warning {
                 name: Some(Bytes::copy_from_slice(&name)),
@@ -307,24 +330,9 @@ impl Parser {
             Kind::PaxGlobal => self.global.read_pax(body)?,
             _ => {}
         }
-        // The body goes with its padding.
-        self.state = State::skip(size as u64);
+        self.input.skip(size as u64);
+        self.pass_padding(size as u64);
         Ok(None)
-    }
-
-    fn read_member(&mut self, size: usize) -> Result<Option<Step>> {
-        let data_offset = self.input.offset();
-        let Some(data) = self.input.take(size, &mut self.copies) else {
-            return self.cut_off("the member", size);
-        };
-        let size = size as u64;
-        let padding = padded(size) - size;
-        match std::mem::replace(&mut self.state, State::Skip { left: padding, padding }) {
-            State::Member { name, header_offset, .. } => {
-                Ok(Some(Step::Member(Member { name, data, header_offset, data_offset })))
-            }
-            _ => Ok(None),
-        }
     }
 
     /// Fewer than `size` bytes are there.
@@ -335,8 +343,8 @@ impl Parser {
         let left = self.input.len();
         let error = Error::tar(format!("cut off: {left} of the {size} bytes of {what}"))
             .at(self.input.offset() + left as u64);
-        Err(match &self.state {
-            State::Member { name, .. } => error.in_member(display(name)),
+        Err(match self.state {
+            State::Member { .. } => error.in_member(display(&self.name)),
             _ => error,
         })
     }
