@@ -9,9 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
-use futures::{FutureExt, StreamExt};
+use futures::{FutureExt, StreamExt, TryFutureExt, stream};
 use tokio::sync::mpsc;
-use tokio_stream::wrappers::ReceiverStream;
 
 use super::buffer::{Buffer, CHUNK};
 use super::{ByteRange, ByteStream, Meta, Store, Upload};
@@ -20,8 +19,8 @@ use crate::error::{Error, Result};
 /// Chunks that wait for the parser.
 const AHEAD: usize = 2;
 
-/// Files by path, relative to the current directory unless absolute. Read in chunks of 1 MiB on a blocking thread, two chunks
-/// ahead of whoever polls.
+/// Files by path, relative to the current directory unless absolute. Read in chunks of 1 MiB: what Linux has in its page cache on the
+/// spot by whoever polls, all else on a blocking thread, two chunks ahead.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Local;
 
@@ -63,48 +62,143 @@ fn fill(file: &mut File, room: &mut [u8]) -> io::Result<usize> {
     Ok(filled)
 }
 
-/// Reads the file and sends its chunks until it ends or nobody listens.
-fn pump(path: &str, range: ByteRange, sender: &mpsc::Sender<Result<Bytes>>) -> io::Result<()> {
-    let mut file = File::open(path)?;
-    if file.metadata()?.is_dir() {
-        return Err(io::Error::new(io::ErrorKind::IsADirectory, "is a directory, not a shard"));
+/// A file that is being read.
+struct Reading {
+    path: String,
+    file: File,
+    /// Where the next chunk begins.
+    at: u64,
+    /// Bytes up to the end of the range.
+    left: u64,
+}
+
+impl Reading {
+    fn open(path: String, range: ByteRange) -> Result<Self> {
+        let open = || {
+            let file = File::open(&path)?;
+            if file.metadata()?.is_dir() {
+                return Err(io::Error::new(
+                    io::ErrorKind::IsADirectory,
+                    "is a directory, not a shard",
+                ));
+            }
+            Ok(file)
+        };
+        let file = open().map_err(|error| failed(&path, error))?;
+        // Past the end of any file, and more than a seek can say.
+        let beyond = range.start > i64::MAX as u64;
+        let left = range.end.map_or(u64::MAX, |end| end.saturating_sub(range.start));
+        Ok(Self { path, file, at: range.start, left: if beyond { 0 } else { left } })
     }
-    if range.start > i64::MAX as u64 {
-        return Ok(()); // Past the end of any file, and more than a seek can say.
+
+    /// Takes a chunk, of at most so many bytes.
+    fn chunk(&self) -> (Buffer, usize) {
+        (Buffer::take(), CHUNK.min(usize::try_from(self.left).unwrap_or(CHUNK)))
     }
-    if range.start > 0 {
-        file.seek(SeekFrom::Start(range.start))?;
+
+    fn passed(&mut self, bytes: usize) {
+        self.at += bytes as u64;
+        self.left -= bytes as u64;
     }
-    let mut left = range.end.map_or(u64::MAX, |end| end.saturating_sub(range.start));
-    while left > 0 {
-        let want = CHUNK.min(usize::try_from(left).unwrap_or(CHUNK));
-        let mut chunk = Buffer::take();
-        let read = fill(&mut file, &mut chunk.room()[..want])?;
-        if read == 0 {
-            break;
+
+    /// The next chunk as far as the system has it in memory, an empty one at the end; none where a disk must be waited for.
+    fn cached(&mut self) -> Option<Bytes> {
+        let (mut chunk, want) = self.chunk();
+        let read = read_cached(&self.file, &mut chunk.room()[..want], self.at)?;
+        self.passed(read);
+        Some(chunk.freeze(read))
+    }
+
+    /// Reads the rest and sends its chunks until it ends or nobody listens.
+    fn pump(mut self, sender: &mpsc::Sender<Result<Bytes>>) -> io::Result<()> {
+        if self.at > 0 {
+            self.file.seek(SeekFrom::Start(self.at))?;
         }
-        left -= read as u64;
-        if sender.blocking_send(Ok(chunk.freeze(read))).is_err() {
-            break;
+        while self.left > 0 {
+            let (mut chunk, want) = self.chunk();
+            let read = fill(&mut self.file, &mut chunk.room()[..want])?;
+            if read == 0 {
+                break;
+            }
+            self.passed(read);
+            if sender.blocking_send(Ok(chunk.freeze(read))).is_err() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// The rest, read on a blocking thread.
+    fn pumped(self) -> mpsc::Receiver<Result<Bytes>> {
+        let (sender, receiver) = mpsc::channel(AHEAD);
+        tokio::task::spawn_blocking(move || {
+            let path = self.path.clone();
+            if let Err(error) = self.pump(&sender) {
+                // Nobody listens any more: nobody to tell.
+                let _ = sender.blocking_send(Err(failed(&path, error)));
+            }
+        });
+        receiver
+    }
+}
+
+/// Where the next chunk of a file comes from.
+enum Chunks {
+    /// The system's memory: that costs no more than to copy it, which needs no other thread.
+    Cached(Reading),
+    /// A blocking thread, from the first place on where a disk must be waited for.
+    Pumped(mpsc::Receiver<Result<Bytes>>),
+}
+
+impl Chunks {
+    async fn next(self) -> Option<(Result<Bytes>, Self)> {
+        let mut pumped = match self {
+            Self::Cached(mut reading) => {
+                // A chunk is as much as a task should do in one turn.
+                tokio::task::yield_now().await;
+                match reading.cached() {
+                    Some(end) if end.is_empty() => return None,
+                    Some(chunk) => return Some((Ok(chunk), Self::Cached(reading))),
+                    None => reading.pumped(),
+                }
+            }
+            Self::Pumped(receiver) => receiver,
+        };
+        Some((pumped.recv().await?, Self::Pumped(pumped)))
+    }
+}
+
+/// Reads what the system has in memory of a part of a file; how many bytes it was, which is none at the end. `None` where that can't be
+/// told without waiting.
+#[cfg(target_os = "linux")]
+fn read_cached(file: &File, room: &mut [u8], at: u64) -> Option<usize> {
+    use rustix::io::{Errno, ReadWriteFlags, preadv2};
+    let mut filled = 0;
+    while filled < room.len() {
+        let rest = &mut [io::IoSliceMut::new(&mut room[filled..])];
+        match preadv2(file, rest, at + filled as u64, ReadWriteFlags::NOWAIT) {
+            Ok(0) => break,
+            Ok(read) => filled += read,
+            Err(Errno::INTR) => {}
+            // An error of the disk comes again, and is told, where the file is waited for.
+            Err(_) if filled == 0 => return None,
+            Err(_) => break,
         }
     }
-    Ok(())
+    Some(filled)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn read_cached(_: &File, _: &mut [u8], _: u64) -> Option<usize> {
+    None
 }
 
 impl Store for Local {
     fn read(&self, path: &str, range: ByteRange) -> ByteStream {
         let path = path.to_owned();
-        let open = async move {
-            let (sender, receiver) = mpsc::channel(AHEAD);
-            tokio::task::spawn_blocking(move || {
-                if let Err(error) = pump(&path, range, &sender) {
-                    // Nobody listens any more: nobody to tell.
-                    let _ = sender.blocking_send(Err(failed(&path, error)));
-                }
-            });
-            ReceiverStream::new(receiver)
-        };
-        open.into_stream().flatten().boxed()
+        let open = blocking(move || Reading::open(path, range));
+        let chunks = open.map_ok(|reading| stream::unfold(Chunks::Cached(reading), Chunks::next));
+        chunks.try_flatten_stream().boxed()
     }
 
     fn head<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Result<Meta>> {
