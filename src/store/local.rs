@@ -6,6 +6,7 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Poll;
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
@@ -142,6 +143,23 @@ impl Reading {
     }
 }
 
+/// Lets other tasks run: a chunk is as much as one should do in a turn.
+///
+/// Not `tokio::task::yield_now`: that keeps the task on its worker until the worker has nothing else to do, and a lane, whose tasks wake
+/// each other, stays on one core. Woken so, it goes to the end of the queue from which idle workers take tasks (measured: 1.2 cores
+/// against 1.9).
+async fn pause() {
+    let mut paused = false;
+    std::future::poll_fn(|cx| {
+        if std::mem::replace(&mut paused, true) {
+            return Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
 /// Where the next chunk of a file comes from.
 enum Chunks {
     /// The system's memory: that costs no more than to copy it, which needs no other thread.
@@ -154,8 +172,7 @@ impl Chunks {
     async fn next(self) -> Option<(Result<Bytes>, Self)> {
         let mut pumped = match self {
             Self::Cached(mut reading) => {
-                // A chunk is as much as a task should do in one turn.
-                tokio::task::yield_now().await;
+                pause().await;
                 match reading.cached() {
                     Some(end) if end.is_empty() => return None,
                     Some(chunk) => return Some((Ok(chunk), Self::Cached(reading))),
