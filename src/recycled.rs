@@ -1,4 +1,4 @@
-//! Memory of batches, of pictures, and of members that lay in several chunks, used again: fresh memory costs a page fault for every 4 KiB, which is a good part of all work.
+//! Memory of batches, of pictures, and of members that are copied out of their chunks, used again: fresh memory costs a page fault for every 4 KiB, which is a good part of all work.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};

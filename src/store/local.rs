@@ -112,7 +112,7 @@ impl Reading {
 
     /// Reads the rest and sends its chunks until it ends or nobody listens.
     fn pump(mut self, sender: &mpsc::Sender<Result<Bytes>>) -> io::Result<()> {
-        if self.at > 0 {
+        if self.at > 0 && self.left > 0 {
             self.file.seek(SeekFrom::Start(self.at))?;
         }
         while self.left > 0 {
@@ -147,7 +147,7 @@ impl Reading {
 ///
 /// Not `tokio::task::yield_now`: that keeps the task on its worker until the worker has nothing else to do, and a lane, whose tasks wake
 /// each other, stays on one core. Woken so, it goes to the end of the queue from which idle workers take tasks (measured: 1.2 cores
-/// against 1.9).
+/// against 1.8).
 async fn pause() {
     let mut paused = false;
     std::future::poll_fn(|cx| {
@@ -394,4 +394,40 @@ fn temporary_beside(path: &Path) -> io::Result<PathBuf> {
     // Two writers of one path, in one process or two, have two temporary names.
     let name = format!(".{}-{}.tmp", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
     Ok(folder.join(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// All that comes from here on.
+    async fn all(chunks: Chunks) -> Vec<u8> {
+        let chunks = stream::unfold(chunks, Chunks::next).map(Result::unwrap);
+        chunks.collect::<Vec<_>>().await.concat()
+    }
+
+    #[tokio::test]
+    async fn both_ways_give_the_same() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file").to_str().unwrap().to_owned();
+        let bytes: Vec<u8> = (0..3 * CHUNK + 12_345).map(|at| (at / 7) as u8).collect();
+        std::fs::write(&path, &bytes).unwrap();
+        let end = bytes.len() as u64;
+        for (start, stop) in [(0, None), (0, Some(0)), (7, Some(CHUNK as u64)), (5, Some(end + 9))]
+            .into_iter()
+            .chain([(end, None), (end + 1, None), (u64::MAX, None), (CHUNK as u64, Some(end - 1))])
+        {
+            let range = ByteRange { start, end: stop };
+            let from = (start.min(end)) as usize;
+            let expected = &bytes[from..stop.unwrap_or(end).clamp(from as u64, end) as usize];
+            let open = || Reading::open(path.clone(), range).unwrap();
+            assert!(all(Chunks::Cached(open())).await == expected, "{range:?}");
+            assert!(all(Chunks::Pumped(open().pumped())).await == expected, "{range:?}");
+            // The second chunk and all behind it are not in memory any more.
+            let mut reading = open();
+            let mut found = reading.cached().map_or_else(Vec::new, |chunk| chunk.to_vec());
+            found.extend(all(Chunks::Pumped(reading.pumped())).await);
+            assert!(found == expected, "{range:?}");
+        }
+    }
 }

@@ -77,22 +77,24 @@ fn digits(word: [u8; 8]) -> (u32, u64) {
     (count, word)
 }
 
+/// A number as nearly all writers spell it: digits, and behind them nothing, a NUL, or a blank and a NUL. `None` for other spellings.
+fn plain_octal(field: &[u8]) -> Option<u64> {
+    let (first, rest) = field.split_first_chunk()?;
+    let (mut count, mut number) = digits(*first);
+    if let (8, &[a, b, c, d]) = (count, rest) {
+        let (more, low) = digits([a, b, c, d, 0, 0, 0, 0]);
+        (count, number) = (8 + more, number << (3 * more) | low);
+    }
+    let ends = matches!(&field[count as usize..], [] | [0, ..] | [b' '] | [b' ', 0, ..]);
+    (count > 0 && ends).then_some(number)
+}
+
 /// Octal digits among blanks. Blank is 0. Some writers put a NUL in front.
 fn octal(field: &[u8]) -> Option<u64> {
-    // As nearly all writers do: digits, and a NUL or a blank and a NUL.
-    if let Some((first, rest)) = field.split_first_chunk() {
-        let (count, number) = digits(*first);
-        let (count, number) = match (count, rest) {
-            (8, &[a, b, c, d]) => {
-                let (more, low) = digits([a, b, c, d, 0, 0, 0, 0]);
-                (8 + more as usize, number << (3 * more) | low)
-            }
-            (count, _) => (count as usize, number),
-        };
-        if count > 0 && matches!(&field[count..], [] | [0, ..] | [b' '] | [b' ', 0, ..]) {
-            return Some(number);
-        }
-    }
+    plain_octal(field).or_else(|| any_octal(field))
+}
+
+fn any_octal(field: &[u8]) -> Option<u64> {
     let field = field.strip_prefix(&[0]).unwrap_or(field);
     let digits = text(field).trim_ascii();
     digits.iter().try_fold(0u64, |number, &digit| match digit {
@@ -237,6 +239,28 @@ mod tests {
         assert_eq!(octal(&[b'7'; 21]), Some(u64::MAX >> 1), "the longest that surely fits");
         assert_eq!(octal(b"1777777777777777777777"), Some(u64::MAX));
         assert_eq!(octal(b"2000000000000000000000"), None);
+    }
+
+    #[test]
+    fn a_number_in_words_is_the_number_digit_by_digit() {
+        let mut random = crate::random::Rng::keyed(&[1]);
+        let mut plain = 0;
+        for _ in 0..200_000 {
+            let length = random.below(14) as usize;
+            // Mostly digits, so that long numbers come too.
+            let field: Vec<u8> = (0..length)
+                .map(|_| {
+                    *b"0123456701234567012345670123456789 \0/x\xff"
+                        .get(random.below(40) as usize)
+                        .unwrap_or(&b'7')
+                })
+                .collect();
+            if let Some(number) = plain_octal(&field) {
+                plain += 1;
+                assert_eq!(Some(number), any_octal(&field), "{}", field.escape_ascii());
+            }
+        }
+        assert!(plain > 10_000, "{plain}");
     }
 
     #[test]

@@ -21,7 +21,7 @@ pub(super) struct Copies {
 impl Copies {
     pub(super) fn copy(&mut self, piece: &[u8]) -> Bytes {
         if piece.len() > SMALL {
-            return Bytes::copy_from_slice(piece);
+            return recycled::bytes(recycled::copy(piece));
         }
         if self.room.capacity() < piece.len() {
             self.room = BytesMut::with_capacity(SHARED);

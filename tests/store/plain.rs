@@ -71,12 +71,34 @@ async fn links_in_a_listing() {
     assert_eq!(names, [("a.tar", Some(1)), ("dangling.tar", None)]);
 }
 
+/// A pipe with a name, into which a thread writes all that is read of `bytes`.
+#[cfg(unix)]
+fn pipe(folder: &tempfile::TempDir, bytes: Vec<u8>) -> String {
+    let path = folder.path().join("pipe").to_str().unwrap().to_owned();
+    assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+    let to = path.clone();
+    // Ends with an error when nobody reads any more.
+    std::thread::spawn(move || std::fs::write(to, bytes));
+    path
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_pipe_is_read_as_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let bytes: Vec<u8> = (0..LARGE).map(|at| (at / 7) as u8).collect();
+    let path = pipe(&folder, bytes.clone());
+    assert!(whole(&Local, &path, ByteRange::ALL).await.unwrap() == bytes);
+}
+
+#[cfg(unix)]
 #[tokio::test]
 async fn a_dropped_local_stream_ends_its_thread() {
-    // The blocking pool has one thread: a reader that stayed would block the second read for ever.
+    // The blocking pool has one thread: a reader that stayed would block the second read for ever. A pipe is always read on it.
     let folder = tempfile::tempdir().unwrap();
-    let path = format!("{}/big", folder.path().display());
-    std::fs::write(&path, vec![7; 8 << 20]).unwrap();
+    let path = pipe(&folder, vec![7; 8 << 20]);
+    let file = folder.path().join("file").to_str().unwrap().to_owned();
+    std::fs::write(&file, "whole").unwrap();
     std::thread::spawn(move || {
         let runtime =
             tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).build().unwrap();
@@ -84,9 +106,37 @@ async fn a_dropped_local_stream_ends_its_thread() {
             let mut stream = Local.read(&path, ByteRange::ALL);
             stream.next().await.unwrap().unwrap();
             drop(stream);
-            assert_eq!(whole(&Local, &path, ByteRange::ALL).await.unwrap().len(), 8 << 20);
+            assert_eq!(whole(&Local, &file, ByteRange::ALL).await.unwrap(), "whole");
         });
     })
     .join()
     .unwrap();
+}
+
+#[tokio::test]
+async fn other_tasks_run_while_a_file_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("file").to_str().unwrap().to_owned();
+    std::fs::write(&path, vec![7; 16 << 20]).unwrap();
+    // On one thread, where it runs only as often as the reader lets it.
+    let turns = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let counted = std::sync::Arc::clone(&turns);
+    let other = tokio::spawn(async move {
+        loop {
+            counted.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            tokio::task::yield_now().await;
+        }
+    });
+    let mut stream = Local.read(&path, ByteRange::ALL);
+    // Opened: what comes now is not waited for.
+    stream.next().await.unwrap().unwrap();
+    let before = turns.load(std::sync::atomic::Ordering::Relaxed);
+    let mut chunks = 0;
+    while let Some(chunk) = stream.next().await {
+        chunk.unwrap();
+        chunks += 1;
+    }
+    let turns = turns.load(std::sync::atomic::Ordering::Relaxed) - before;
+    other.abort();
+    assert!(turns >= chunks, "{turns} turns in {chunks} chunks");
 }
