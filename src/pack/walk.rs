@@ -41,7 +41,7 @@ pub(crate) fn walk(
     let shown = || root.shown(name);
     let sum = Arc::new(Mutex::new(Sum { bytes: 0, sha256: hash.then(Sha256::new) }));
     let passing = Arc::clone(&sum);
-    // The caller's thread polls it, and so does the sums and the decompression; the store reads ahead.
+    // The caller's thread polls it, and so does the sums and the decompression; what a disk must be waited for is read ahead.
     let raw = root.stream(name, ByteRange::ALL).inspect(move |chunk| {
         if let Ok(chunk) = chunk {
             let mut sum = passing.lock().unwrap_or_else(PoisonError::into_inner);

@@ -9,9 +9,9 @@ pub(super) const CHUNK: usize = 1 << 20;
 /// Most buffers that are kept while nobody uses them.
 const KEPT: usize = 16;
 
-static FREE: Mutex<Vec<Buffer>> = Mutex::new(Vec::new());
+static FREE: Mutex<Vec<Vec<u8>>> = Mutex::new(Vec::new());
 
-/// [`CHUNK`] bytes to be overwritten.
+/// [`CHUNK`] bytes to be overwritten. Free for others when it is dropped.
 #[derive(Debug)]
 pub(super) struct Buffer(Vec<u8>);
 
@@ -19,7 +19,7 @@ impl Buffer {
     /// One that was used before, or a new one.
     pub(super) fn take() -> Self {
         let free = FREE.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        free.unwrap_or_else(|| Self(vec![0; CHUNK]))
+        Self(free.unwrap_or_else(|| vec![0; CHUNK]))
     }
 
     /// Its bytes: zeros, or what an earlier user left.
@@ -50,12 +50,12 @@ impl AsRef<[u8]> for Filled {
     }
 }
 
-impl Drop for Filled {
+impl Drop for Buffer {
     fn drop(&mut self) {
-        let buffer = Buffer(std::mem::take(&mut self.buffer.0));
+        let room = std::mem::take(&mut self.0);
         let mut free = FREE.lock().unwrap_or_else(PoisonError::into_inner);
         if free.len() < KEPT {
-            free.push(buffer);
+            free.push(room);
         }
     }
 }
@@ -72,13 +72,24 @@ mod tests {
         let whole = buffer.freeze(CHUNK);
         assert_eq!(whole.len(), CHUNK);
         let slice = whole.slice(3..5);
-        let is_free = || FREE.lock().unwrap().iter().any(|free| free.0.as_ptr() == at);
+        let is_free = || FREE.lock().unwrap().iter().any(|free| free.as_ptr() == at);
         drop(whole);
         assert!(!is_free());
         assert_eq!(slice, [7, 7][..]);
         drop(slice);
         // Another test may have taken it at once; it is whole all the same.
         assert_eq!(Buffer::take().room().len(), CHUNK);
+    }
+
+    #[test]
+    fn a_buffer_that_nothing_was_read_into_is_free_again() {
+        // Another test may take it at once, but not every time.
+        assert!((0..1000).any(|_| {
+            let buffer = Buffer::take();
+            let at = buffer.0.as_ptr();
+            drop(buffer);
+            FREE.lock().unwrap().iter().any(|free| free.as_ptr() == at)
+        }));
     }
 
     #[test]

@@ -223,7 +223,7 @@ mod tests {
         let (mut input, mut copies) = (Input::default(), Copies::default());
         for (at, chunk) in all.chunks(CHUNK).enumerate() {
             assert!(input.take(LARGE + CHUNK, &mut copies).is_none());
-            assert!(input.front.is_empty(), "nothing is there twice");
+            assert!(input.front.is_empty() && input.behind.is_empty(), "nothing is there twice");
             assert_eq!((input.len(), input.offset()), (at * CHUNK, 0));
             input.push(Bytes::copy_from_slice(chunk));
             if at * CHUNK == LARGE {

@@ -124,7 +124,8 @@ impl Parser {
         }
     }
 
-    /// Where in the archive the next unused byte stands.
+    /// Where in the archive the next unused byte stands. Behind a member that is in front of its padding, in it, or behind it, by what
+    /// has been pushed; [`Member::end`] doesn't depend on that.
     #[must_use]
     pub fn offset(&self) -> u64 {
         self.input.offset()
@@ -143,7 +144,9 @@ impl Parser {
     /// one. Its sample may lack members too: the caller drops every member until the key has changed.
     pub fn resync(&mut self) {
         // Not the block that the error is about.
-        self.input.skip(1);
+        if matches!(self.state, State::Over { .. }) {
+            self.input.skip(1);
+        }
         self.state = State::Search;
         self.gap = true;
         self.forget();

@@ -71,14 +71,17 @@ async fn links_in_a_listing() {
     assert_eq!(names, [("a.tar", Some(1)), ("dangling.tar", None)]);
 }
 
-/// A pipe with a name, into which a thread writes all that is read of `bytes`.
+/// A pipe with a name, into which a thread writes so often these bytes.
 #[cfg(unix)]
-fn pipe(folder: &tempfile::TempDir, bytes: Vec<u8>) -> String {
+fn pipe(folder: &tempfile::TempDir, bytes: Vec<u8>, times: usize) -> String {
     let path = folder.path().join("pipe").to_str().unwrap().to_owned();
     assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
     let to = path.clone();
     // Ends with an error when nobody reads any more.
-    std::thread::spawn(move || std::fs::write(to, bytes));
+    std::thread::spawn(move || {
+        let mut pipe = std::fs::OpenOptions::new().write(true).open(to)?;
+        (0..times).try_for_each(|_| std::io::Write::write_all(&mut pipe, &bytes))
+    });
     path
 }
 
@@ -87,16 +90,17 @@ fn pipe(folder: &tempfile::TempDir, bytes: Vec<u8>) -> String {
 async fn a_pipe_is_read_as_a_file() {
     let folder = tempfile::tempdir().unwrap();
     let bytes: Vec<u8> = (0..LARGE).map(|at| (at / 7) as u8).collect();
-    let path = pipe(&folder, bytes.clone());
+    let path = pipe(&folder, bytes.clone(), 1);
     assert!(whole(&Local, &path, ByteRange::ALL).await.unwrap() == bytes);
 }
 
 #[cfg(unix)]
 #[tokio::test]
 async fn a_dropped_local_stream_ends_its_thread() {
-    // The blocking pool has one thread: a reader that stayed would block the second read for ever. A pipe is always read on it.
+    // The blocking pool has one thread: a reader that stayed would block the second read for ever. A pipe is always read on it,
+    // and this one never ends.
     let folder = tempfile::tempdir().unwrap();
-    let path = pipe(&folder, vec![7; 8 << 20]);
+    let path = pipe(&folder, vec![7; 8 << 20], usize::MAX);
     let file = folder.path().join("file").to_str().unwrap().to_owned();
     std::fs::write(&file, "whole").unwrap();
     std::thread::spawn(move || {

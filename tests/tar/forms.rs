@@ -385,6 +385,29 @@ fn resync_gets_past_what_is_whole_but_refused() {
 }
 
 #[test]
+fn resync_without_an_error_passes_over_no_header() {
+    let archive = tar(&[&file(b"a.txt", b"1"), &file(b"b.txt", b"2"), &file(b"c.txt", b"3")]);
+    // Whatever of the padding behind the member has come.
+    for chunk in [512 + 1, 512 + 100, 1024, 1025, archive.len()] {
+        let mut parser = Parser::new();
+        let mut chunks = archive.chunks(chunk).map(Bytes::copy_from_slice);
+        let mut next = |parser: &mut Parser| {
+            loop {
+                match parser.next().unwrap() {
+                    Step::NeedMore => parser.push(chunks.next().unwrap()),
+                    step => return step,
+                }
+            }
+        };
+        assert!(matches!(next(&mut parser), Step::Member(member) if member.name == "a.txt"));
+        parser.resync();
+        let Step::Warning(warning) = next(&mut parser) else { panic!("{chunk}") };
+        assert_eq!(warning.name.as_deref(), Some(&b"b.txt"[..]), "{chunk}");
+        assert!(matches!(next(&mut parser), Step::Member(member) if member.name == "c.txt"));
+    }
+}
+
+#[test]
 fn resync_finds_nothing_in_nothing() {
     let mut parser = Parser::new();
     parser.push(Bytes::from(vec![b'x'; 5000]));
