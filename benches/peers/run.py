@@ -7,6 +7,7 @@ import argparse
 import importlib.util
 import json
 import os
+import random
 import statistics
 import subprocess
 import sys
@@ -105,12 +106,12 @@ def measure(work: str, options: argparse.Namespace) -> None:
                 del found[name]
         print(f"means of all numbers: {', '.join(f'{name} {mean:.4f}' for name, mean in means.items())}", file=sys.stderr)
     took: dict[str, list[dict]] = {name: [] for name in found}
-    turns = list(found.items())
+    turns, order = list(found.items()), random.Random(0)
     for _ in range(options.rounds):
+        # Each round in an order of its own, for what ran before leaves caches and memory in its own state.
+        order.shuffle(turns)
         for name, command in turns:
             took[name].append(run(command, quiet))
-        # Another one is first in the next round, for what ran before leaves caches and memory in its own state.
-        turns.append(turns.pop(0))
     counts = {name: {run["done"] for run in runs} for name, runs in took.items()}
     rows = {name: sorted(runs, key=lambda run: run["seconds"])[len(runs) // 2] for name, runs in took.items()}
     # A walk is compared with the stream of samples: neither a bare read nor members alone are the same work.
