@@ -11,6 +11,7 @@ mod fit;
 #[cfg(feature = "http")]
 mod http;
 pub mod local;
+mod local_read;
 mod location;
 pub mod memory;
 #[cfg(any(feature = "s3", feature = "gcs", feature = "azure"))]

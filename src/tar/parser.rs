@@ -160,7 +160,7 @@ impl Parser {
     #[allow(clippy::should_implement_trait, reason = "an iterator can't say that it needs more")]
     pub fn next(&mut self) -> Result<Step> {
         loop {
-            // What goes on in nearly all calls: without a way through `Option`s, which is a copy of the member for each.
+            // A member is returned from here, not through `Option`s: each would copy it.
             let advanced = match self.state {
                 State::Header => self.read_header(),
                 State::Extended { kind, size } => self.read_extended(kind, size),
@@ -173,7 +173,14 @@ impl Parser {
                     }
                     self.cut_off("the member", size)
                 }
-                state => self.advance(state),
+                State::Skip { left, padding } => self.skip(left, padding),
+                State::Doubtful { size } => Ok(self.decide(size)),
+                State::Ended { reported } => Ok(self.drain(reported)),
+                State::Search => Ok(self.search()),
+                State::Over { clean } => {
+                    self.input.skip(u64::MAX);
+                    return Ok(Step::End { clean });
+                }
             };
             match advanced {
                 Ok(Some(step)) => return Ok(step),
@@ -183,20 +190,6 @@ impl Parser {
                     return Err(error.at(self.input.offset()));
                 }
             }
-        }
-    }
-
-    fn advance(&mut self, state: State) -> Result<Option<Step>> {
-        match state {
-            State::Skip { left, padding } => self.skip(left, padding),
-            State::Doubtful { size } => Ok(self.decide(size)),
-            State::Ended { reported } => Ok(self.drain(reported)),
-            State::Search => Ok(self.search()),
-            State::Over { clean } => {
-                self.input.skip(u64::MAX);
-                Ok(Some(Step::End { clean }))
-            }
-            State::Header | State::Extended { .. } | State::Member { .. } => Ok(None),
         }
     }
 
